@@ -1,0 +1,32 @@
+/* Result rows: one measurement with its statistics, as `export`, `report` and `compare` see it. */
+#ifndef ANALYSIS_ROWS_H
+#define ANALYSIS_ROWS_H
+
+#include "stats.h"
+#include "store.h"
+#include "table.h"
+
+typedef struct an_row {
+    rs_row      row;   /* strings owned by the an_rows */
+    char       *label; /* method with the parameters that differ from other rows of the set: "sparge-int8-fp8 tau=0.9" */
+    an_estimate total_ms, prepare_ms, select_ms, attend_ms; /* median, 95 % interval; NAN where not measured */
+    double      tops, attend_tops, executed_tops;           /* 10^12/s; design.md 4.1 */
+    double     *total_ns;                                   /* all samples in order */
+    size_t      total_count;
+} an_row;
+
+typedef struct an_rows {
+    an_row *row;
+    size_t  count;
+} an_rows;
+
+/* Loads every measurement (all outcomes). With latest != 0 only the newest measurement of each point. */
+rs_status an_rows_load(rs_store *store, int latest, an_rows *rows, rs_error *error);
+void      an_rows_release(an_rows *rows);
+
+/* The export columns of docs/schema.md, in order. Caller destroys. NULL if out of memory. */
+an_table *an_rows_table(const an_rows *rows);
+/* The short table that sweep prints at its end: workload, seqlen, method, total ms, tops, sparsity, rel_l1, status. */
+an_table *an_rows_summary(const an_rows *rows);
+
+#endif

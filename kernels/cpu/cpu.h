@@ -1,0 +1,94 @@
+/* The CPU backend from the inside: what its three stages hand to each other.
+ *
+ *   prepare/  q, k, v  ->  cpu_prepared   (smoothing, INT8, FP8, pooling, self-similarity, token permutation)
+ *   select/   scores   ->  cpu_worklist   (and the block mask it came from)
+ *   attend/   worklist ->  o, lse, counts
+ *
+ * All memory belongs to the plan and is taken at plan_create; OpenMP parallel over (head, query block); every output
+ * row is computed by one thread in a fixed order, so results do not depend on the number of threads. */
+#ifndef SPARGE_CPU_H
+#define SPARGE_CPU_H
+
+#include "backend.h"
+
+/* What prepare leaves behind. Pointers are NULL where the recipe does not need them. nq = ceil(Lq / BQ) and so on. */
+typedef struct cpu_prepared {
+    sparge_tensor q, k, v; /* what select and attend read: the caller's tensors, or permuted copies (sta) */
+    float   *k_mean;   /* [B][Hkv][D]; rounded to the input's 16-bit type in parity mode */
+    int8_t  *q8, *k8;  /* [B][H][L][D], dense */
+    float   *q_scale;  /* [B][Hq][nq]: one per BQ rows (SPARGE_SCALES_BLOCK; others see prepare/quantise.h) */
+    float   *k_scale;  /* [B][Hkv][nk] */
+    uint8_t *v8;       /* e4m3 [B][Hkv][Lk][D] */
+    float   *v_scale;  /* [B][Hkv][D] */
+    float   *q_pool, *k_pool; /* block means [B][H][n][D]; K after subtracting k_mean */
+    float   *q_sim, *k_sim;   /* mean cosine of each block [B][H][n] */
+} cpu_prepared;
+
+/* A row block: consecutive queries of one head that compute the same keys, except for each row's own visibility.
+ * Its keys are the segments, then the gathered columns. Segments are ascending and disjoint; none crosses a multiple of
+ * BK where the arithmetic is INT8 (one scale per segment); columns appear in no segment. */
+typedef struct cpu_row_block {
+    int32_t batch, head; /* query head */
+    int32_t q_count;     /* 1..128 */
+    int64_t q_begin;
+    int64_t segment_begin, segment_end; /* into cpu_worklist.segment */
+    int64_t column_begin, column_end;   /* into cpu_worklist.column */
+} cpu_row_block;
+
+typedef struct cpu_segment {
+    int64_t k_begin;
+    int32_t k_count; /* 1..128; clipped to seqlen_k */
+} cpu_segment;
+
+typedef struct cpu_worklist {
+    cpu_row_block *row_block;
+    int64_t        row_blocks;
+    cpu_segment   *segment;
+    int64_t        segments, segment_capacity;
+    int32_t       *column;
+    int64_t        columns, column_capacity;
+    /* Per-element rule on top of the lists: query i keeps key j iff j < end(i) and (j >= i + begin_offset or j < sink).
+     * begin_offset = INT64_MIN: no lower edge. dense_from: queries >= it ignore the lower edge. */
+    int64_t begin_offset, sink, dense_from;
+} cpu_worklist;
+
+typedef struct cpu_plan {
+    cpu_prepared      prepared;
+    cpu_worklist      work;
+    sparge_block_mask mask;      /* of the last select; value NULL for token-granular selections */
+    int64_t          *permuted;  /* sta: position -> row-major token, [Lq]; NULL otherwise */
+    sparge_stats      stats;     /* counts; select sets visible, qk and extra, attend pv_skipped and executed_ops */
+    void             *scratch;   /* select's workspace */
+    size_t            scratch_bytes;
+} cpu_plan;
+
+static inline cpu_plan *cpu_plan_of(const sparge_plan *plan) { return (cpu_plan *)plan->state; }
+
+/* Threads of this context. */
+int cpu_threads(const sparge_context *context);
+
+/* Stage entry points. *_plan sizes and allocates (through cpu_take), once; *_run fills. */
+sparge_status cpu_prepare_plan(sparge_plan *plan);
+sparge_status cpu_prepare_run(sparge_plan *plan, const sparge_io *io);
+sparge_status cpu_select_plan(sparge_plan *plan);
+sparge_status cpu_select_run(sparge_plan *plan, const sparge_io *io);
+sparge_status cpu_attend_plan(sparge_plan *plan);
+sparge_status cpu_attend_run(sparge_plan *plan, const sparge_io *io);
+
+/* Zeroed memory that is freed with the plan and counted in its workspace_bytes; count * bytes is overflow-checked. */
+sparge_status cpu_take(sparge_plan *plan, size_t count, size_t bytes, void **memory);
+
+/* Worklist building blocks for select/: from a mask on the BQ x BK grid (one row block per (b, h, row), segments = the
+ * blocks kept), with exact counts of visible and computed blocks into plan stats. */
+sparge_status cpu_worklist_from_mask(sparge_plan *plan);
+
+/* Row `token` of a 16-bit tensor as floats. */
+void cpu_load_row(const sparge_tensor *tensor, int64_t batch, int64_t head, int64_t token, float *out);
+
+sparge_status cpu_generate(sparge_context *context, const sparge_generator *generator, sparge_tensor_role role,
+                           const sparge_tensor *tensor);
+sparge_status cpu_exact(sparge_context *context, const sparge_problem *problem, const sparge_tensor *q,
+                        const sparge_tensor *k, const sparge_tensor *v, const int64_t *rows, int64_t n_rows, double *o,
+                        double *lse);
+
+#endif

@@ -1,0 +1,77 @@
+/* Contexts: one device of one backend, its stream, its memory and the text of its last error.
+ *
+ * A context may be used by one thread at a time. There is no global state; two contexts never share anything. */
+#ifndef SPARGE_CONTEXT_H
+#define SPARGE_CONTEXT_H
+
+#include "sparge/generate.h"
+#include "sparge/problem.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sparge_context sparge_context;
+
+typedef struct sparge_device_info {
+    char     backend[16]; /* "cpu", "cuda", "fake" */
+    char     name[128];   /* the product's name */
+    char     uuid[64];    /* GPU UUID; for a CPU the machine's name */
+    char     arch[64];    /* "sm_90", "x86-64 avx2", ... */
+    int32_t  units;       /* SMs, or the threads that will be used */
+    uint64_t memory_bytes;
+    uint64_t l2_bytes;    /* last-level cache, 0 if unknown */
+    char     details[512]; /* more "key: value" lines for `info` */
+} sparge_device_info;
+
+size_t      sparge_backend_count(void);
+const char *sparge_backend_name(size_t index);    /* NULL past the end; in order of preference */
+const char *sparge_backend_summary(size_t index);
+int         sparge_backend_device_count(const char *backend); /* 0 if the backend is absent or has no device */
+
+/* backend: a name as above, or "auto": the first that has a device, "fake" excepted. threads: CPU threads, 0 = all. */
+sparge_status sparge_context_create(const char *backend, int device, int threads, sparge_context **context,
+                                    sparge_error *error);
+void          sparge_context_destroy(sparge_context *context); /* NULL is fine */
+
+const char   *sparge_error_string(const sparge_context *context); /* "" if nothing failed yet */
+sparge_status sparge_device_get_info(sparge_context *context, sparge_device_info *info);
+
+/* Backend memory. A successful allocation is aligned to 256 bytes. */
+sparge_status sparge_alloc(sparge_context *context, size_t bytes, void **memory);
+void          sparge_free(sparge_context *context, void *memory); /* NULL is fine */
+sparge_status sparge_upload(sparge_context *context, void *memory, const void *host, size_t bytes);
+sparge_status sparge_download(sparge_context *context, void *host, const void *memory, size_t bytes);
+sparge_status sparge_fill(sparge_context *context, void *memory, int byte, size_t bytes); /* 0xff: NaN in every dtype */
+
+/* Fills a densely packed HND tensor (shape [B,H,L,D], F16, BF16 or F32) with the generator's numbers for `role`. */
+sparge_status sparge_generate(sparge_context *context, const sparge_generator *generator, sparge_tensor_role role,
+                              const sparge_tensor *tensor);
+
+/* to[.., i, :] = from[.., source[i], :] for every token i. `source` is host memory, a permutation of the tokens.
+ * Tensors of equal shape and 16- or 32-bit dtype, not overlapping. */
+sparge_status sparge_permute_tokens(sparge_context *context, const sparge_tensor *from, const sparge_tensor *to,
+                                    const int64_t *source);
+
+/* Waits until all work of the context is done. */
+sparge_status sparge_synchronize(sparge_context *context);
+
+/* Time stamps on the context's stream: what the harness times with. The CPU's are taken from CLOCK_MONOTONIC_RAW. */
+typedef struct sparge_event sparge_event;
+sparge_status sparge_event_create(sparge_context *context, sparge_event **event);
+void          sparge_event_destroy(sparge_event *event);
+sparge_status sparge_event_record(sparge_event *event);
+/* Nanoseconds from `begin` to `end`; waits for both. */
+sparge_status sparge_event_elapsed_ns(const sparge_event *begin, const sparge_event *end, int64_t *ns);
+
+/* Exact attention in float64 of selected query rows, without any block structure: the reference of the error columns.
+ * rows[n_rows] are query indices, used for every (batch, head); NULL means all, n_rows = Lq.
+ * o: host memory, double[batch][heads_q][n_rows][head_dim]; lse: the same without head_dim, natural log, or NULL. */
+sparge_status sparge_exact(sparge_context *context, const sparge_problem *problem, const sparge_tensor *q,
+                           const sparge_tensor *k, const sparge_tensor *v, const int64_t *rows, int64_t n_rows,
+                           double *o, double *lse);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
