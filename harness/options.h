@@ -18,12 +18,14 @@ enum sb_exit { /* exit codes of the program: docs in design.md section 5 */
 
 typedef struct sb_arguments sb_arguments; /* the parsed command line */
 
+/* An entry without a name is a heading for the options that follow it; its help is the heading's text. */
 typedef struct sb_option {
     const char *name;          /* "seqlen": long option without dashes */
     char        letter;        /* 'o', or 0 */
     const char *value;         /* placeholder, "RANGE"; NULL = a flag */
     const char *default_value; /* shown in help and returned when not given; NULL = none */
-    const char *complete;      /* what completion offers: "methods", "workloads", "files", "a|b|c", or NULL */
+    const char *complete;      /* what completion offers: "methods", "workloads", "orders", "backends",
+                                  "parameters", "files", "folders", "a|b|c", or NULL */
     int         repeatable;
     const char *help; /* one or two sentences */
 } sb_option;
@@ -38,6 +40,9 @@ typedef struct sb_command {
     const char      *description; /* paragraphs for --help and the man page */
     const char      *examples;    /* one command per line */
     int            (*run)(const struct sb_command *command, const sb_arguments *arguments);
+    const sb_option *shared;       /* options that several commands have (sb_point_options), shown first; or NULL */
+    const size_t    *shared_count; /* where their number is; NULL if shared is */
+    int              hidden;       /* not in help, man page or completion */
 } sb_command;
 
 /* The last value given, else the default, else NULL. For flags: "" if given, else NULL. */
@@ -54,11 +59,8 @@ const char *sb_command_line(const sb_arguments *arguments);
 sb_arguments *sb_arguments_parse(const sb_command *command, int argc, char **argv, int *exit_code);
 void          sb_arguments_destroy(sb_arguments *arguments);
 
-/* All commands, in the order of help. */
-extern const sb_command *const sb_commands[];
-extern const size_t            sb_command_count;
-
-/* "sparge-bench: COMMAND: text" on stderr, one line; returns `exit_code`, so that failing is one statement. */
+/* "sparge-bench: text" on stderr, one line (control characters become spaces); returns `exit_code`, so that failing is
+ * one statement. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 2, 3)))
 #endif
