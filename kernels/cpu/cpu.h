@@ -47,9 +47,11 @@ typedef struct cpu_worklist {
     int64_t        segments, segment_capacity;
     int32_t       *column;
     int64_t        columns, column_capacity;
-    /* Per-element rule on top of the lists: query i keeps key j iff j < end(i) and (j >= i + begin_offset or j < sink).
-     * begin_offset = INT64_MIN: no lower edge. dense_from: queries >= it ignore the lower edge. */
-    int64_t begin_offset, sink, dense_from;
+    /* Per-element rule on top of the lists: query i keeps key j iff j < end(i) and
+     * (j < sink or i >= dense_from or i + begin_offset <= j < i + end_offset).
+     * No rule: begin_offset = INT64_MIN, end_offset = INT64_MAX (test for these values before adding), sink = 0,
+     * dense_from = INT64_MAX. cpu_select_plan sets these. */
+    int64_t begin_offset, end_offset, sink, dense_from;
 } cpu_worklist;
 
 typedef struct cpu_plan {
@@ -77,6 +79,10 @@ sparge_status cpu_attend_run(sparge_plan *plan, const sparge_io *io);
 
 /* Zeroed memory that is freed with the plan and counted in its workspace_bytes; count * bytes is overflow-checked. */
 sparge_status cpu_take(sparge_plan *plan, size_t count, size_t bytes, void **memory);
+
+/* Takes the worklist's arrays: exactly row_blocks, at most `segments` segments and `columns` columns. Called by
+ * cpu_select_plan, which also takes plan->mask for selections on a block grid (kernels/cpu/select/select.c). */
+sparge_status cpu_worklist_take(sparge_plan *plan, int64_t row_blocks, int64_t segments, int64_t columns);
 
 /* Worklist building blocks for select/: from a mask on the BQ x BK grid (one row block per (b, h, row), segments = the
  * blocks kept), with exact counts of visible and computed blocks into plan stats. */
