@@ -11,7 +11,7 @@
 typedef struct sparge_backend {
     const char *name;
     const char *summary;
-    int         hidden; /* non-zero: never chosen by "auto" */
+    int hidden; /* non-zero: never chosen by "auto" */
 
     int (*device_count)(void);
     sparge_status (*open)(sparge_context *context); /* sets context->state */
@@ -51,25 +51,25 @@ typedef struct sparge_backend {
 
 struct sparge_context {
     const sparge_backend *backend;
-    int                   device;
-    int                   threads; /* requested CPU threads, 0 = all */
-    void                 *state;
-    sparge_error          error; /* of the last failure */
+    int device;
+    int threads; /* requested CPU threads, 0 = all */
+    void *state;
+    sparge_error error; /* of the last failure */
 };
 
 struct sparge_event {
     sparge_context *context;
-    void           *state;
-    int64_t         ns; /* for backends whose event is just a time stamp */
+    void *state;
+    int64_t ns; /* for backends whose event is just a time stamp */
 };
 
 struct sparge_plan {
     sparge_context *context;
-    sparge_problem  problem;
-    sparge_recipe   recipe;
-    size_t          workspace_bytes;
-    int             stages_run; /* union of the stages that ran so far */
-    void           *state;
+    sparge_problem problem;
+    sparge_recipe recipe;
+    size_t workspace_bytes;
+    int stages_run; /* union of the stages that ran so far */
+    void *state;
 };
 
 extern const sparge_backend sparge_backend_cpu;
@@ -79,6 +79,7 @@ extern const sparge_backend sparge_backend_fake;
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif
-sparge_status sparge_context_fail(sparge_context *context, sparge_status status, const char *format, ...);
+sparge_status
+sparge_context_fail(sparge_context *context, sparge_status status, const char *format, ...);
 
 #endif

@@ -14,32 +14,32 @@ extern "C" {
 typedef struct sparge_context sparge_context;
 
 typedef struct sparge_device_info {
-    char     backend[16]; /* "cpu", "cuda", "fake" */
-    char     name[128];   /* the product's name */
-    char     uuid[64];    /* GPU UUID; for a CPU the machine's name */
-    char     arch[64];    /* "sm_90", "x86-64 avx2", ... */
-    int32_t  units;       /* SMs, or the threads that will be used */
+    char backend[16]; /* "cpu", "cuda", "fake" */
+    char name[128];   /* the product's name */
+    char uuid[64];    /* GPU UUID; for a CPU the machine's name */
+    char arch[64];    /* "sm_90", "x86-64 avx2", ... */
+    int32_t units;    /* SMs, or the threads that will be used */
     uint64_t memory_bytes;
-    uint64_t l2_bytes;    /* last-level cache, 0 if unknown */
-    char     details[512]; /* more "key: value" lines for `info` */
+    uint64_t l2_bytes; /* last-level cache, 0 if unknown */
+    char details[512]; /* more "key: value" lines for `info` */
 } sparge_device_info;
 
-size_t      sparge_backend_count(void);
-const char *sparge_backend_name(size_t index);    /* NULL past the end; in order of preference */
+size_t sparge_backend_count(void);
+const char *sparge_backend_name(size_t index); /* NULL past the end; in order of preference */
 const char *sparge_backend_summary(size_t index);
-int         sparge_backend_device_count(const char *backend); /* 0 if the backend is absent or has no device */
+int sparge_backend_device_count(const char *backend); /* 0 if the backend is absent or has no device */
 
 /* backend: a name as above, or "auto": the first that has a device, "fake" excepted. threads: CPU threads, 0 = all. */
 sparge_status sparge_context_create(const char *backend, int device, int threads, sparge_context **context,
                                     sparge_error *error);
-void          sparge_context_destroy(sparge_context *context); /* NULL is fine */
+void sparge_context_destroy(sparge_context *context); /* NULL is fine */
 
-const char   *sparge_error_string(const sparge_context *context); /* "" if nothing failed yet */
+const char *sparge_error_string(const sparge_context *context); /* "" if nothing failed yet */
 sparge_status sparge_device_get_info(sparge_context *context, sparge_device_info *info);
 
 /* Backend memory. A successful allocation is aligned to 256 bytes. */
 sparge_status sparge_alloc(sparge_context *context, size_t bytes, void **memory);
-void          sparge_free(sparge_context *context, void *memory); /* NULL is fine */
+void sparge_free(sparge_context *context, void *memory); /* NULL is fine */
 sparge_status sparge_upload(sparge_context *context, void *memory, const void *host, size_t bytes);
 sparge_status sparge_download(sparge_context *context, void *host, const void *memory, size_t bytes);
 sparge_status sparge_fill(sparge_context *context, void *memory, int byte, size_t bytes); /* 0xff: NaN in every dtype */
@@ -59,7 +59,7 @@ sparge_status sparge_synchronize(sparge_context *context);
 /* Time stamps on the context's stream: what the harness times with. The CPU's are taken from CLOCK_MONOTONIC_RAW. */
 typedef struct sparge_event sparge_event;
 sparge_status sparge_event_create(sparge_context *context, sparge_event **event);
-void          sparge_event_destroy(sparge_event *event);
+void sparge_event_destroy(sparge_event *event);
 sparge_status sparge_event_record(sparge_event *event);
 /* Nanoseconds from `begin` to `end`; waits for both. */
 sparge_status sparge_event_elapsed_ns(const sparge_event *begin, const sparge_event *end, int64_t *ns);

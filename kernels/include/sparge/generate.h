@@ -23,17 +23,17 @@ typedef enum sparge_tensor_role { SPARGE_ROLE_Q = 0, SPARGE_ROLE_K, SPARGE_ROLE_
 
 typedef struct sparge_generator {
     sparge_generator_kind kind;
-    uint64_t              seed;
-    int32_t               heads_q, heads_kv; /* the heads of one group share their field */
-    sparge_grid           grid;              /* t = h = w = 0: a plain sequence */
+    uint64_t seed;
+    int32_t heads_q, heads_kv; /* the heads of one group share their field */
+    sparge_grid grid;          /* t = h = w = 0: a plain sequence */
     /* The rest is read by SPARGE_GENERATE_STRUCTURED only. */
-    float   correlation;    /* 0..1: share of variance that comes from the smooth field, rest is independent noise */
-    float   scale_length;   /* distance between the field's anchors: tokens, or grid cells per axis; >= 1 */
-    float   sharpness;      /* factor on Q: larger makes the softmax more peaked; > 0 */
-    float   channel_offset; /* size of a constant per-channel offset of K (what K smoothing removes); >= 0 */
-    float   sink_strength;  /* extra score of the first sink_tokens keys, in nats, for an average query; >= 0 */
+    float correlation;    /* 0..1: share of variance that comes from the smooth field, rest is independent noise */
+    float scale_length;   /* distance between the field's anchors: tokens, or grid cells per axis; >= 1 */
+    float sharpness;      /* factor on Q: larger makes the softmax more peaked; > 0 */
+    float channel_offset; /* size of a constant per-channel offset of K (what K smoothing removes); >= 0 */
+    float sink_strength;  /* extra score of the first sink_tokens keys, in nats, for an average query; >= 0 */
     int32_t sink_tokens;
-    float   head_spread; /* 0..1: how much correlation and sharpness vary between heads */
+    float head_spread; /* 0..1: how much correlation and sharpness vary between heads */
 } sparge_generator;
 
 #ifdef __cplusplus

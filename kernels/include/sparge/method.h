@@ -19,26 +19,26 @@ typedef enum sparge_param_type {
 } sparge_param_type;
 
 typedef struct sparge_param_desc {
-    const char       *name;
-    const char       *unit; /* "tokens", "blocks", "nats", "fraction", ... or "" */
+    const char *name;
+    const char *unit; /* "tokens", "blocks", "nats", "fraction", ... or "" */
     sparge_param_type type;
-    double            min, max;      /* inclusive, for REAL and INTEGER; infinities allowed */
-    const char       *choices;       /* "a|b|c" for CHOICE, else NULL */
-    const char       *default_value; /* text; "" = unset, the meaning says what then happens */
-    int               per_head;      /* may take one value per query head (sparge_params_set_heads, params files) */
-    const char       *meaning;       /* one sentence with its source */
+    double min, max;           /* inclusive, for REAL and INTEGER; infinities allowed */
+    const char *choices;       /* "a|b|c" for CHOICE, else NULL */
+    const char *default_value; /* text; "" = unset, the meaning says what then happens */
+    int per_head;              /* may take one value per query head (sparge_params_set_heads, params files) */
+    const char *meaning;       /* one sentence with its source */
 } sparge_param_desc;
 
 typedef struct sparge_method sparge_method; /* opaque; static storage */
 
-size_t               sparge_method_count(void);
-const sparge_method *sparge_method_at(size_t index); /* NULL past the end; the order is that of the docs */
+size_t sparge_method_count(void);
+const sparge_method *sparge_method_at(size_t index);       /* NULL past the end; the order is that of the docs */
 const sparge_method *sparge_method_find(const char *name); /* NULL if there is none */
 
-const char              *sparge_method_name(const sparge_method *method);
-const char              *sparge_method_summary(const sparge_method *method);
-const char              *sparge_method_stands_for(const sparge_method *method); /* published work it represents */
-size_t                   sparge_method_param_count(const sparge_method *method);
+const char *sparge_method_name(const sparge_method *method);
+const char *sparge_method_summary(const sparge_method *method);
+const char *sparge_method_stands_for(const sparge_method *method); /* published work it represents */
+size_t sparge_method_param_count(const sparge_method *method);
 const sparge_param_desc *sparge_method_param_at(const sparge_method *method, size_t index);
 const sparge_param_desc *sparge_method_param_find(const sparge_method *method, const char *name);
 
@@ -47,7 +47,7 @@ typedef struct sparge_params sparge_params;
 
 sparge_status sparge_params_create(const sparge_method *method, sparge_params **params);
 sparge_status sparge_params_clone(const sparge_params *params, sparge_params **copy);
-void          sparge_params_destroy(sparge_params *params); /* NULL is fine */
+void sparge_params_destroy(sparge_params *params); /* NULL is fine */
 
 /* Parses and range-checks one value. "" returns the parameter to unset where its default is unset. */
 sparge_status sparge_params_set(sparge_params *params, const char *name, const char *value, sparge_error *error);

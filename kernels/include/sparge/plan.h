@@ -17,17 +17,12 @@ extern "C" {
 
 typedef struct sparge_plan sparge_plan;
 
-enum {
-    SPARGE_STAGE_PREPARE = 1,
-    SPARGE_STAGE_SELECT  = 2,
-    SPARGE_STAGE_ATTEND  = 4,
-    SPARGE_STAGE_ALL     = 7
-};
+enum { SPARGE_STAGE_PREPARE = 1, SPARGE_STAGE_SELECT = 2, SPARGE_STAGE_ATTEND = 4, SPARGE_STAGE_ALL = 7 };
 
 /* Shapes must be the problem's: q, o [B,Hq,Lq,D], k, v [B,Hkv,Lk,D], all of problem.dtype. */
 typedef struct sparge_io {
     sparge_tensor q, k, v, o;
-    float        *lse; /* backend memory, float[B][Hq][Lq], natural log of the sum of exp(scaled true scores); or NULL */
+    float *lse; /* backend memory, float[B][Hq][Lq], natural log of the sum of exp(scaled true scores); or NULL */
 } sparge_io;
 
 typedef enum sparge_basis { SPARGE_BASIS_BLOCK = 0, SPARGE_BASIS_PAIR } sparge_basis;
@@ -37,23 +32,23 @@ typedef enum sparge_basis { SPARGE_BASIS_BLOCK = 0, SPARGE_BASIS_PAIR } sparge_b
  * sparsity = sparsity_mg + sparsity_pv / 2 (paper section 4: a PV-only skip saves one of two products). */
 typedef struct sparge_stats {
     sparge_basis basis;
-    int64_t      visible;   /* blocks or pairs that dense attention needs */
-    int64_t      qk;        /* of these, computed in QK */
-    double       pv_skipped; /* of `qk`, skipped in PV; a block whose votes are split counts by its share */
-    int32_t      pv_unit;   /* query rows per PV skip vote; 0 where there is no test */
-    double       sparsity_mg; /* 1 - qk / visible */
-    double       sparsity_pv; /* pv_skipped / visible */
-    double       sparsity;
-    double       executed_ops; /* operations of the products really computed, masked halves of tiles included */
-    int32_t      block_q, block_k; /* 0 for token-granular methods */
-    int64_t      extra;     /* method-specific: query-aware heads of flexprefill, fixed blocks of sparge, ...; else 0 */
+    int64_t visible;    /* blocks or pairs that dense attention needs */
+    int64_t qk;         /* of these, computed in QK */
+    double pv_skipped;  /* of `qk`, skipped in PV; a block whose votes are split counts by its share */
+    int32_t pv_unit;    /* query rows per PV skip vote; 0 where there is no test */
+    double sparsity_mg; /* 1 - qk / visible */
+    double sparsity_pv; /* pv_skipped / visible */
+    double sparsity;
+    double executed_ops;      /* operations of the products really computed, masked halves of tiles included */
+    int32_t block_q, block_k; /* 0 for token-granular methods */
+    int64_t extra; /* method-specific: query-aware heads of flexprefill, fixed blocks of sparge, ...; else 0 */
 } sparge_stats;
 
 /* UNSUPPORTED (with the reason in sparge_error_string) where the method or backend cannot do the problem. The params
  * are copied. */
 sparge_status sparge_plan_create(sparge_context *context, const sparge_params *params, const sparge_problem *problem,
                                  sparge_plan **plan);
-void          sparge_plan_destroy(sparge_plan *plan); /* NULL is fine */
+void sparge_plan_destroy(sparge_plan *plan); /* NULL is fine */
 
 /* Backend memory held by the plan (outputs and inputs excluded). */
 size_t sparge_plan_workspace_bytes(const sparge_plan *plan);

@@ -11,11 +11,7 @@ extern "C" {
 
 /* Query i sees the keys [0, end(i)):  none: Lk;  top-left: min(i + 1, Lk);  bottom-right: clamp(i + 1 + Lk - Lq, 0, Lk).
  * A query with end(i) = 0 has the output 0 and LSE -inf. */
-typedef enum sparge_causal {
-    SPARGE_CAUSAL_NONE = 0,
-    SPARGE_CAUSAL_TOP_LEFT,
-    SPARGE_CAUSAL_BOTTOM_RIGHT
-} sparge_causal;
+typedef enum sparge_causal { SPARGE_CAUSAL_NONE = 0, SPARGE_CAUSAL_TOP_LEFT, SPARGE_CAUSAL_BOTTOM_RIGHT } sparge_causal;
 
 /* "none", "top-left", "bottom-right". */
 const char *sparge_causal_name(sparge_causal causal);
@@ -32,14 +28,15 @@ typedef struct sparge_grid {
 enum { SPARGE_MAX_HEAD_DIM = 128 };
 
 typedef struct sparge_problem {
-    int32_t       batch;              /* >= 1 */
-    int32_t       heads_q, heads_kv;  /* >= 1; heads_q a multiple of heads_kv; query head h reads KV head h / (heads_q/heads_kv) */
-    int64_t       seqlen_q, seqlen_k; /* tokens, >= 1 */
-    int32_t       head_dim;           /* 1..SPARGE_MAX_HEAD_DIM */
-    sparge_dtype  dtype;              /* SPARGE_F16 or SPARGE_BF16: of Q, K, V and O */
+    int32_t batch; /* >= 1 */
+    int32_t heads_q,
+        heads_kv; /* >= 1; heads_q a multiple of heads_kv; query head h reads KV head h / (heads_q/heads_kv) */
+    int64_t seqlen_q, seqlen_k; /* tokens, >= 1 */
+    int32_t head_dim;           /* 1..SPARGE_MAX_HEAD_DIM */
+    sparge_dtype dtype;         /* SPARGE_F16 or SPARGE_BF16: of Q, K, V and O */
     sparge_causal causal;
-    float         scale; /* of the scores, > 0; 0 means 1/sqrt(head_dim) */
-    sparge_grid   grid;
+    float scale; /* of the scores, > 0; 0 means 1/sqrt(head_dim) */
+    sparge_grid grid;
 } sparge_problem;
 
 /* SPARGE_OK, or SPARGE_ERROR_INVALID_ARGUMENT naming the first field outside its range. `error` may be NULL. */

@@ -15,16 +15,16 @@ typedef enum sparge_status {
     SPARGE_ERROR_INVALID_ARGUMENT, /* a value outside its documented range, a shape that does not fit */
     SPARGE_ERROR_UNSUPPORTED,      /* valid, but this method or backend cannot do it; the message is the reason */
     SPARGE_ERROR_OUT_OF_MEMORY,
-    SPARGE_ERROR_DEVICE,           /* the device or its driver failed */
-    SPARGE_ERROR_IO,               /* a file could not be read or written, or does not hold what it should */
-    SPARGE_ERROR_INTERNAL          /* a broken invariant: a bug in this library */
+    SPARGE_ERROR_DEVICE,  /* the device or its driver failed */
+    SPARGE_ERROR_IO,      /* a file could not be read or written, or does not hold what it should */
+    SPARGE_ERROR_INTERNAL /* a broken invariant: a bug in this library */
 } sparge_status;
 
 enum { SPARGE_ERROR_TEXT = 512 };
 
 typedef struct sparge_error {
     sparge_status status;
-    char          text[SPARGE_ERROR_TEXT]; /* NUL-terminated, truncated if longer, no newline */
+    char text[SPARGE_ERROR_TEXT]; /* NUL-terminated, truncated if longer, no newline */
 } sparge_error;
 
 /* "ok", "invalid argument", "unsupported", ... Never NULL. */
@@ -34,7 +34,8 @@ const char *sparge_status_name(sparge_status status);
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif
-sparge_status sparge_fail(sparge_error *error, sparge_status status, const char *format, ...);
+sparge_status
+sparge_fail(sparge_error *error, sparge_status status, const char *format, ...);
 
 #ifdef __cplusplus
 }

@@ -28,10 +28,10 @@ size_t sparge_dtype_bytes(sparge_dtype dtype);
 const char *sparge_dtype_name(sparge_dtype dtype);
 
 typedef struct sparge_tensor {
-    void        *data; /* memory of the backend that will use it: host memory for cpu, device memory for cuda */
+    void *data; /* memory of the backend that will use it: host memory for cpu, device memory for cuda */
     sparge_dtype dtype;
-    int64_t      shape[4];  /* batch, heads, tokens, channels */
-    int64_t      stride[4]; /* in elements; stride[3] must be 1 */
+    int64_t shape[4];  /* batch, heads, tokens, channels */
+    int64_t stride[4]; /* in elements; stride[3] must be 1 */
 } sparge_tensor;
 
 /* Views of densely packed memory. `tokens` and `channels` are the two inner axes of HND; NHD swaps heads and tokens
@@ -43,11 +43,11 @@ sparge_tensor sparge_tensor_nhd(void *data, sparge_dtype dtype, int64_t batch, i
 
 /* Scalar conversions, round to nearest even. f16: overflow gives infinity. e4m3: saturates at +-448, NaN stays NaN. */
 uint16_t sparge_f16_from_f32(float value);
-float    sparge_f32_from_f16(uint16_t bits);
+float sparge_f32_from_f16(uint16_t bits);
 uint16_t sparge_bf16_from_f32(float value);
-float    sparge_f32_from_bf16(uint16_t bits);
-uint8_t  sparge_e4m3_from_f32(float value);
-float    sparge_f32_from_e4m3(uint8_t bits);
+float sparge_f32_from_bf16(uint16_t bits);
+uint8_t sparge_e4m3_from_f32(float value);
+float sparge_f32_from_e4m3(uint8_t bits);
 
 #ifdef __cplusplus
 }
