@@ -18,7 +18,7 @@ extern const sb_command sb_command_manual;
 
 /* All of them, in the order of help. */
 extern const sb_command *const sb_commands[];
-extern const size_t            sb_command_count;
+extern const size_t sb_command_count;
 
 /* NULL if there is none of this name. */
 const sb_command *sb_command_find(const char *name);

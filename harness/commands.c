@@ -1,0 +1,17 @@
+/* The table of commands. */
+#include "commands.h"
+
+#include <string.h>
+
+const sb_command *const sb_commands[] = {
+    &sb_command_help,
+};
+const size_t sb_command_count = sizeof sb_commands / sizeof *sb_commands;
+
+const sb_command *sb_command_find(const char *name)
+{
+    for (size_t i = 0; i < sb_command_count; i++)
+        if (strcmp(sb_commands[i]->name, name) == 0)
+            return sb_commands[i];
+    return NULL;
+}

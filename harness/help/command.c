@@ -1,0 +1,62 @@
+/* `sparge-bench COMMAND --help`. */
+#include "help/help.h"
+
+#include <string.h>
+
+enum { OPTION_COLUMN = 26 };
+
+static void print_option(const sb_option *option, int width, FILE *out)
+{
+    char head[128], text[1024];
+    if (option->letter)
+        snprintf(head, sizeof head, "  -%c, --%s%s%s", option->letter, option->name, option->value ? " " : "",
+                 option->value ? option->value : "");
+    else
+        snprintf(head, sizeof head, "      --%s%s%s", option->name, option->value ? " " : "",
+                 option->value ? option->value : "");
+    snprintf(text, sizeof text, "%s%s%s%s%s", option->help, option->default_value ? " [default: " : "",
+             option->default_value ? option->default_value : "", option->default_value ? "]" : "",
+             option->repeatable ? " [repeatable]" : "");
+    int column = fprintf(out, "%s", head);
+    if (column > OPTION_COLUMN - 2) {
+        fputc('\n', out);
+        column = 0;
+    }
+    sb_help_wrap(text, OPTION_COLUMN, column, width, out);
+}
+
+static void print_examples(const char *examples, FILE *out)
+{
+    fputs("\nExamples:\n", out);
+    while (*examples) {
+        size_t length = strcspn(examples, "\n");
+        if (length > 0)
+            fprintf(out, "  %.*s\n", (int)length, examples);
+        examples += length + (examples[length] == '\n');
+    }
+}
+
+void sb_help_command(const sb_command *command, int width, FILE *out)
+{
+    const sb_option *option;
+    int heading = 0;
+    fprintf(out, "Usage: sparge-bench %s [OPTION]...%s%s\n\n", command->name, *command->operands ? " " : "",
+            command->operands);
+    sb_help_wrap(command->description, 0, 0, width, out);
+    for (size_t i = 0; (option = sb_command_option(command, i)) != NULL; i++) {
+        if (!option->name) {
+            fprintf(out, "\n%s:\n", option->help);
+        } else {
+            if (!heading)
+                fputs("\nOptions:\n", out);
+            print_option(option, width, out);
+        }
+        heading = 1;
+    }
+    if (!heading)
+        fputs("\nOptions:\n", out);
+    static const sb_option help = {.name = "help", .help = "Print this text."};
+    print_option(&help, width, out);
+    if (command->examples && *command->examples)
+        print_examples(command->examples, out);
+}

@@ -1,0 +1,58 @@
+/* sparge-bench: finds the command, hands it its arguments, and makes sure that what it printed has arrived. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "commands.h"
+#include "help/help.h"
+#include "sparge/sparge.h"
+#include "suggest.h"
+
+static int fail_unknown(const char *name)
+{
+    const char *best = NULL;
+    for (size_t i = 0; i < sb_command_count; i++)
+        if (!sb_commands[i]->hidden)
+            best = sb_nearer(name, best, sb_commands[i]->name);
+    if (best)
+        return sb_fail(SB_EXIT_USAGE, "unknown command '%s'; did you mean '%s'?", name, best);
+    return sb_fail(SB_EXIT_USAGE, "unknown command '%s'; 'sparge-bench --help' lists the commands", name);
+}
+
+static int run(int argc, char **argv)
+{
+    if (argc < 2)
+        return sb_fail(SB_EXIT_USAGE, "no command given; 'sparge-bench --help' lists the commands");
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        sb_help_overview(sb_help_width(stdout), stdout);
+        return SB_EXIT_OK;
+    }
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+        printf("sparge-bench %s\n", sparge_version());
+        return SB_EXIT_OK;
+    }
+    if (name[0] == '-')
+        return sb_fail(SB_EXIT_USAGE, "unknown option '%s' before the command; only --help and --version stand there",
+                       name);
+    const sb_command *command = sb_command_find(name);
+    if (!command)
+        return fail_unknown(name);
+    int code;
+    sb_arguments *arguments = sb_arguments_parse(command, argc - 2, argv + 2, &code);
+    if (arguments)
+        code = command->run(command, arguments);
+    sb_arguments_destroy(arguments);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    int code = run(argc, argv);
+    /* A reader that went away (`| head`) is no error; a full disk is. */
+    errno = 0;
+    if ((fflush(stdout) != 0 || ferror(stdout)) && errno != EPIPE && code == SB_EXIT_OK)
+        code = sb_fail(SB_EXIT_ENVIRONMENT, "cannot write to standard output: %s",
+                       errno ? strerror(errno) : "an earlier write failed");
+    return code;
+}
