@@ -62,6 +62,8 @@ typedef struct cpu_plan {
     sparge_stats      stats;     /* counts; select sets visible, qk and extra, attend pv_skipped and executed_ops */
     void             *scratch;   /* select's workspace */
     size_t            scratch_bytes;
+    struct cpu_attend *attend;   /* attend's tables and per-thread workspace (attend/attend.h) */
+    void             *memory;    /* list of the allocations of cpu_take */
 } cpu_plan;
 
 static inline cpu_plan *cpu_plan_of(const sparge_plan *plan) { return (cpu_plan *)plan->state; }
@@ -69,7 +71,11 @@ static inline cpu_plan *cpu_plan_of(const sparge_plan *plan) { return (cpu_plan 
 /* Threads of this context. */
 int cpu_threads(const sparge_context *context);
 
-/* Stage entry points. *_plan sizes and allocates (through cpu_take), once; *_run fills. */
+/* Stage entry points. *_plan sizes and allocates (through cpu_take), once; *_run fills. backend.c calls, at
+ * plan_create: select_plan, prepare_plan, attend_plan (so that prepare and attend see plan->permuted), then
+ * select_run(plan, NULL) for the selections that are no stage of their own (sparge_plan_stages); at plan_run: sets
+ * prepared.q, k, v to the io's tensors unless they are permuted copies, then prepare_run, select_run, attend_run as
+ * asked. */
 sparge_status cpu_prepare_plan(sparge_plan *plan);
 sparge_status cpu_prepare_run(sparge_plan *plan, const sparge_io *io);
 sparge_status cpu_select_plan(sparge_plan *plan);
@@ -77,7 +83,8 @@ sparge_status cpu_select_run(sparge_plan *plan, const sparge_io *io);
 sparge_status cpu_attend_plan(sparge_plan *plan);
 sparge_status cpu_attend_run(sparge_plan *plan, const sparge_io *io);
 
-/* Zeroed memory that is freed with the plan and counted in its workspace_bytes; count * bytes is overflow-checked. */
+/* Zeroed memory, aligned to 64 bytes, that is freed with the plan and counted in its workspace_bytes; count * bytes is
+ * overflow-checked. count = 0 gives a pointer that must not be dereferenced. */
 sparge_status cpu_take(sparge_plan *plan, size_t count, size_t bytes, void **memory);
 
 /* Takes the worklist's arrays: exactly row_blocks, at most `segments` segments and `columns` columns. Called by
