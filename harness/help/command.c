@@ -55,7 +55,7 @@ void sb_help_command(const sb_command *command, int width, FILE *out)
     }
     if (!heading)
         fputs("\nOptions:\n", out);
-    static const sb_option help = {.name = "help", .help = "Print this text."};
+    static const sb_option help = {.name = "help", .letter = 'h', .help = "Print this text."};
     print_option(&help, width, out);
     if (command->examples && *command->examples)
         print_examples(command->examples, out);

@@ -35,7 +35,9 @@ void sb_help_overview(int width, FILE *out)
         int column = fprintf(out, "  %-12s", sb_commands[i]->name);
         sb_help_wrap(sb_commands[i]->summary, 14, column, width, out);
     }
-    fputs("\n'sparge-bench COMMAND --help' explains a command; 'sparge-bench --version' prints the version.\n", out);
+    fputc('\n', out);
+    sb_help_wrap("'sparge-bench COMMAND --help' explains a command, 'sparge-bench --version' prints the version.", 0, 0,
+                 width, out);
     fputs("\nExit codes:\n", out);
     for (size_t i = 0; i < sb_help_exit_code_count; i++)
         fprintf(out, "  %-4d%s\n", sb_help_exit_codes[i].code, sb_help_exit_codes[i].meaning);

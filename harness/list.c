@@ -1,0 +1,318 @@
+/* list: what there is to choose from: methods, their parameters, workloads, token orders, backends.
+ *
+ * Nothing is known here; every row comes from the table that also parses the option. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands.h"
+#include "output.h"
+#include "suggest.h"
+#include "workloads.h"
+
+/* One kind of thing to list: its columns, and its rows. */
+typedef struct subject {
+    const char *name;
+    int (*fill)(const sb_arguments *arguments, an_table *table); /* an exit code */
+    void (*names)(FILE *out);                                    /* for --names: one a line */
+} subject;
+
+static void add_columns(an_table *table, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        an_table_column(table, names[i], AN_TEXT);
+}
+
+static int is_hidden_backend(const char *name)
+{
+    return strcmp(name, "fake") == 0;
+}
+
+/* Text built up piece by piece in a buffer of fixed size; what does not fit is cut. */
+typedef struct text {
+    char bytes[1024];
+    size_t length;
+} text;
+
+static void append(text *to, const char *piece)
+{
+    size_t room = sizeof to->bytes - 1 - to->length, length = strlen(piece);
+    if (length > room)
+        length = room;
+    memcpy(to->bytes + to->length, piece, length);
+    to->length += length;
+    to->bytes[to->length] = '\0';
+}
+
+/* "tau=0.98 topk theta=0.6 lambda": a parameter without default is unset. */
+static void describe_parameters(const sparge_method *method, text *out)
+{
+    for (size_t i = 0; i < sparge_method_param_count(method); i++) {
+        const sparge_param_desc *param = sparge_method_param_at(method, i);
+        append(out, i ? " " : "");
+        append(out, param->name);
+        if (*param->default_value) {
+            append(out, "=");
+            append(out, param->default_value);
+        }
+    }
+}
+
+static int fill_methods(const sb_arguments *arguments, an_table *table)
+{
+    static const char *const columns[] = {"method", "summary", "stands_for", "parameters"};
+    (void)arguments;
+    add_columns(table, columns, sizeof columns / sizeof *columns);
+    for (size_t i = 0; i < sparge_method_count(); i++) {
+        const sparge_method *method = sparge_method_at(i);
+        text parameters = {.length = 0};
+        describe_parameters(method, &parameters);
+        an_table_text(table, sparge_method_name(method));
+        an_table_text(table, sparge_method_summary(method));
+        an_table_text(table, sparge_method_stands_for(method));
+        an_table_text(table, parameters.bytes);
+    }
+    return SB_EXIT_OK;
+}
+
+static void name_methods(FILE *out)
+{
+    for (size_t i = 0; i < sparge_method_count(); i++)
+        fprintf(out, "%s\n", sparge_method_name(sparge_method_at(i)));
+}
+
+/* "0..1", "integer 1..", "f16|int8-f16", "file". */
+static void describe_range(const sparge_param_desc *param, char *out, size_t size)
+{
+    if (param->type == SPARGE_PARAM_CHOICE) {
+        snprintf(out, size, "%s", param->choices);
+        return;
+    }
+    if (param->type == SPARGE_PARAM_PATH) {
+        snprintf(out, size, "file");
+        return;
+    }
+    char low[32] = "", high[32] = "";
+    if (isfinite(param->min))
+        snprintf(low, sizeof low, "%.12g", param->min);
+    if (isfinite(param->max))
+        snprintf(high, sizeof high, "%.12g", param->max);
+    snprintf(out, size, "%s%s..%s", param->type == SPARGE_PARAM_INTEGER ? "integer " : "", *low ? low : "-inf",
+             *high ? high : "inf");
+}
+
+static void fill_method_parameters(const sparge_method *method, an_table *table)
+{
+    for (size_t i = 0; i < sparge_method_param_count(method); i++) {
+        const sparge_param_desc *param = sparge_method_param_at(method, i);
+        char range[256];
+        describe_range(param, range, sizeof range);
+        an_table_text(table, sparge_method_name(method));
+        an_table_text(table, param->name);
+        an_table_text(table, range);
+        an_table_text(table, *param->default_value ? param->default_value : NULL);
+        an_table_text(table, param->unit);
+        an_table_text(table, param->per_head ? "yes" : "no");
+        an_table_text(table, param->meaning);
+    }
+}
+
+static int fail_unknown_method(const char *name)
+{
+    const char *best = NULL;
+    for (size_t i = 0; i < sparge_method_count(); i++)
+        best = sb_nearer(name, best, sparge_method_name(sparge_method_at(i)));
+    if (best)
+        return sb_fail(SB_EXIT_USAGE, "unknown method '%s'; did you mean '%s'?", name, best);
+    return sb_fail(SB_EXIT_USAGE, "unknown method '%s'; 'sparge-bench list methods' lists them", name);
+}
+
+static int fill_parameters(const sb_arguments *arguments, an_table *table)
+{
+    static const char *const columns[] = {"method", "parameter", "range", "default", "unit", "per_head", "meaning"};
+    size_t given = sb_operand_count(arguments);
+    add_columns(table, columns, sizeof columns / sizeof *columns);
+    for (size_t i = 1; i < given; i++) {
+        const sparge_method *method = sparge_method_find(sb_operand(arguments, i));
+        if (!method)
+            return fail_unknown_method(sb_operand(arguments, i));
+        fill_method_parameters(method, table);
+    }
+    for (size_t i = 0; given < 2 && i < sparge_method_count(); i++)
+        fill_method_parameters(sparge_method_at(i), table);
+    return SB_EXIT_OK;
+}
+
+static void name_parameters(FILE *out)
+{
+    for (size_t i = 0; i < sparge_method_count(); i++)
+        for (size_t j = 0; j < sparge_method_param_count(sparge_method_at(i)); j++)
+            fprintf(out, "%s.%s\n", sparge_method_name(sparge_method_at(i)),
+                    sparge_method_param_at(sparge_method_at(i), j)->name);
+}
+
+static void fill_preset(const wl_preset *preset, an_table *table)
+{
+    const sparge_grid *grid = &preset->grid;
+    int64_t words = (int64_t)grid->text_before + grid->text_after;
+    int64_t tokens = grid->t ? (int64_t)grid->t * grid->h * grid->w + words : preset->default_seqlen;
+    char shape[64];
+    snprintf(shape, sizeof shape, "%dx%dx%d", (int)grid->t, (int)grid->h, (int)grid->w);
+    an_table_text(table, preset->name);
+    an_table_text(table, preset->summary);
+    an_table_integer(table, tokens);
+    an_table_integer(table, preset->heads_q);
+    an_table_integer(table, preset->heads_kv);
+    an_table_integer(table, preset->head_dim);
+    an_table_text(table, sparge_dtype_name(preset->dtype));
+    an_table_text(table, sparge_causal_name(preset->causal));
+    an_table_text(table, grid->t ? shape : NULL);
+    if (grid->t)
+        an_table_integer(table, words);
+    else
+        an_table_text(table, NULL);
+    if (preset->layers > 0)
+        an_table_integer(table, preset->layers);
+    else
+        an_table_text(table, NULL);
+    an_table_text(table, preset->source);
+}
+
+static int fill_workloads(const sb_arguments *arguments, an_table *table)
+{
+    static const struct {
+        const char *name;
+        an_cell_type type;
+    } columns[] = {{"workload", AN_TEXT},   {"summary", AN_TEXT},    {"tokens", AN_NUMBER}, {"heads_q", AN_NUMBER},
+                   {"heads_kv", AN_NUMBER}, {"head_dim", AN_NUMBER}, {"dtype", AN_TEXT},    {"causal", AN_TEXT},
+                   {"grid", AN_TEXT},       {"text", AN_NUMBER},     {"layers", AN_NUMBER}, {"source", AN_TEXT}};
+    (void)arguments;
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+        an_table_column(table, columns[i].name, columns[i].type);
+    for (size_t i = 0; i < wl_preset_count(); i++)
+        fill_preset(wl_preset_at(i), table);
+    return SB_EXIT_OK;
+}
+
+static void name_workloads(FILE *out)
+{
+    for (size_t i = 0; i < wl_preset_count(); i++)
+        fprintf(out, "%s\n", wl_preset_at(i)->name);
+}
+
+static int fill_orders(const sb_arguments *arguments, an_table *table)
+{
+    static const char *const columns[] = {"order", "layout"};
+    static const char *const layout[WL_ORDER_COUNT] = {
+        [WL_ORDER_ROW] = "w fastest, then h, then t: how models lay tokens out",
+        [WL_ORDER_COLUMN] = "h fastest, then w, then t",
+        [WL_ORDER_TIME] = "t fastest, then w, then h",
+        [WL_ORDER_RANDOM] = "a seeded shuffle",
+        [WL_ORDER_HILBERT] = "along a 3-D Hilbert curve (paper section 3.7)",
+    };
+    (void)arguments;
+    add_columns(table, columns, sizeof columns / sizeof *columns);
+    for (int i = 0; i < WL_ORDER_COUNT; i++) {
+        an_table_text(table, wl_order_name((wl_order)i));
+        an_table_text(table, layout[i]);
+    }
+    return SB_EXIT_OK;
+}
+
+static void name_orders(FILE *out)
+{
+    for (int i = 0; i < WL_ORDER_COUNT; i++)
+        fprintf(out, "%s\n", wl_order_name((wl_order)i));
+}
+
+static int fill_backends(const sb_arguments *arguments, an_table *table)
+{
+    int all = sb_argument(arguments, "all") != NULL;
+    an_table_column(table, "backend", AN_TEXT);
+    an_table_column(table, "devices", AN_NUMBER);
+    an_table_column(table, "summary", AN_TEXT);
+    for (size_t i = 0; i < sparge_backend_count(); i++) {
+        const char *name = sparge_backend_name(i);
+        if (is_hidden_backend(name) && !all)
+            continue;
+        an_table_text(table, name);
+        an_table_integer(table, sparge_backend_device_count(name));
+        an_table_text(table, sparge_backend_summary(i));
+    }
+    return SB_EXIT_OK;
+}
+
+static void name_backends(FILE *out)
+{
+    for (size_t i = 0; i < sparge_backend_count(); i++)
+        if (!is_hidden_backend(sparge_backend_name(i)))
+            fprintf(out, "%s\n", sparge_backend_name(i));
+}
+
+static const subject subjects[] = {
+    {"methods", fill_methods, name_methods},       {"parameters", fill_parameters, name_parameters},
+    {"workloads", fill_workloads, name_workloads}, {"orders", fill_orders, name_orders},
+    {"backends", fill_backends, name_backends},
+};
+enum { SUBJECTS = sizeof subjects / sizeof *subjects };
+
+static const subject *find_subject(const char *name)
+{
+    const char *best = NULL;
+    for (size_t i = 0; i < SUBJECTS; i++) {
+        if (strcmp(subjects[i].name, name) == 0)
+            return &subjects[i];
+        best = sb_nearer(name, best, subjects[i].name);
+    }
+    if (best)
+        sb_fail(SB_EXIT_USAGE, "nothing to list under '%s'; did you mean '%s'?", name, best);
+    else
+        sb_fail(SB_EXIT_USAGE,
+                "nothing to list under '%s'; there are methods, parameters, workloads, orders and backends", name);
+    return NULL;
+}
+
+static int run(const sb_command *command, const sb_arguments *arguments)
+{
+    (void)command;
+    const char *name = sb_operand(arguments, 0);
+    const subject *found = find_subject(name ? name : "methods");
+    if (!found)
+        return SB_EXIT_USAGE;
+    if (sb_operand_count(arguments) > 1 && found->fill != fill_parameters)
+        return sb_fail(SB_EXIT_USAGE, "'list %s' takes no names, but '%s' was given", found->name,
+                       sb_operand(arguments, 1));
+    if (sb_argument(arguments, "names")) {
+        found->names(stdout);
+        return SB_EXIT_OK;
+    }
+    an_table *table = an_table_create();
+    if (!table)
+        return sb_fail(SB_EXIT_ENVIRONMENT, "out of memory for the table");
+    int code = found->fill(arguments, table);
+    if (code == SB_EXIT_OK)
+        code = sb_output_table(arguments, table);
+    an_table_destroy(table);
+    return code;
+}
+
+static const sb_option options[] = {
+    SB_FORMAT_OPTION("table"),
+    {.name = "names", .help = "Print only the names, one a line."},
+    {.name = "all", .help = "Also list what is meant for tests: the fake backend."},
+};
+
+const sb_command sb_command_list = {
+    .name = "list",
+    .summary = "list methods, parameters, workloads, token orders, backends",
+    .operands = "[methods | parameters [METHOD]... | workloads | orders | backends]",
+    .operands_max = -1,
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .description = "Lists what the other commands can be asked for. Without an operand: the methods. 'parameters' "
+                   "describes the parameters that --set takes, of the methods named or of all.",
+    .examples = "sparge-bench list\n"
+                "sparge-bench list parameters sparge-int8-fp8\n"
+                "sparge-bench list workloads --format md",
+    .run = run,
+};
