@@ -86,7 +86,8 @@ void sb_sha256_end(sb_sha256 *hash, char hex[SB_SHA256_HEX_SIZE])
     static const uint8_t padding[BLOCK_BYTES] = {0x80};
     uint64_t length_bits = hash->length_bytes * 8;
     size_t used = (size_t)(hash->length_bytes % BLOCK_BYTES);
-    size_t pad = (used < BLOCK_BYTES - LENGTH_BYTES ? 1 : 2) * BLOCK_BYTES - LENGTH_BYTES - used;
+    size_t last_blocks = used < BLOCK_BYTES - LENGTH_BYTES ? 1 : 2;
+    size_t pad = last_blocks * BLOCK_BYTES - LENGTH_BYTES - used;
     uint8_t length[LENGTH_BYTES];
     for (int i = 0; i < LENGTH_BYTES; i++)
         length[i] = (uint8_t)(length_bits >> (56 - 8 * i));
