@@ -1,0 +1,125 @@
+/* sparge_generate on the CPU: makes every row in binary32, rounds it to the tensor's dtype, in parallel over rows. */
+#include <stdlib.h>
+
+#include "cpu/cpu.h"
+#include "model.h"
+
+static void store_row(const float *row, const sparge_tensor *tensor, int64_t batch, int64_t head, int64_t token)
+{
+    int64_t offset = batch * tensor->stride[0] + head * tensor->stride[1] + token * tensor->stride[2];
+    int64_t channels = tensor->shape[3];
+    if (tensor->dtype == SPARGE_F32) {
+        float *out = (float *)tensor->data + offset;
+        for (int64_t c = 0; c < channels; c++)
+            out[c] = row[c];
+        return;
+    }
+    uint16_t *out = (uint16_t *)tensor->data + offset;
+    for (int64_t c = 0; c < channels; c++)
+        out[c] = tensor->dtype == SPARGE_F16 ? sparge_f16_from_f32(row[c]) : sparge_bf16_from_f32(row[c]);
+}
+
+static void generate_independent(sparge_context *context, const sparge_generator *generator, sparge_tensor_role role,
+                                 const sparge_tensor *tensor)
+{
+    generate_stream stream = role == SPARGE_ROLE_Q ? STREAM_Q : role == SPARGE_ROLE_K ? STREAM_K : STREAM_V;
+    int64_t heads = tensor->shape[1], tokens = tensor->shape[2], rows = tensor->shape[0] * heads * tokens;
+    int channels = (int)tensor->shape[3];
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(context))
+    for (int64_t r = 0; r < rows; r++) {
+        float row[SPARGE_MAX_HEAD_DIM];
+        int64_t batch = r / (heads * tokens), head = r / tokens % heads, token = r % tokens;
+        if (generator->kind == SPARGE_GENERATE_UNIFORM)
+            generate_uniform_row(generator->seed, stream, batch, head, token, channels, row);
+        else
+            generate_normal_row(generator->seed, stream, batch, head, token, channels, row);
+        store_row(row, tensor, batch, head, token);
+    }
+}
+
+/* The anchors of one KV group: first the grid's or the sequence's, then the text's. */
+static void make_anchors(sparge_context *context, uint64_t seed, int64_t batch, int64_t group, int64_t grid_anchors,
+                         int64_t text_anchors, int channels, float *anchor)
+{
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(context))
+    for (int64_t i = 0; i < grid_anchors + text_anchors; i++) {
+        if (i < grid_anchors)
+            structured_anchor(seed, STREAM_GRID_FIELD, batch, group, i, channels, anchor + i * channels);
+        else
+            structured_anchor(seed, STREAM_TEXT_FIELD, batch, group, i - grid_anchors, channels, anchor + i * channels);
+    }
+}
+
+static sparge_status generate_structured(sparge_context *context, const sparge_generator *generator,
+                                         sparge_tensor_role role, const sparge_tensor *tensor)
+{
+    int64_t tokens = tensor->shape[2];
+    int channels = (int)tensor->shape[3];
+    int64_t grid_anchors = structured_grid_anchors(generator, tokens);
+    int64_t text_anchors = structured_text_anchors(generator);
+    size_t values;
+    float *anchor = NULL;
+    if (!__builtin_mul_overflow((size_t)(grid_anchors + text_anchors), (size_t)channels * sizeof *anchor, &values))
+        anchor = malloc(values);
+    if (!anchor)
+        return sparge_context_fail(context, SPARGE_ERROR_OUT_OF_MEMORY,
+                                   "out of memory for %lld anchors of the structured generator",
+                                   (long long)(grid_anchors + text_anchors));
+    int64_t anchors_of = -1; /* batch and group whose anchors the table holds */
+    for (int64_t bh = 0; bh < tensor->shape[0] * tensor->shape[1]; bh++) {
+        structured_head head =
+            structured_head_make(generator, role, bh / tensor->shape[1], bh % tensor->shape[1], channels);
+        if (head.batch * generator->heads_kv + head.group != anchors_of) {
+            anchors_of = head.batch * generator->heads_kv + head.group;
+            make_anchors(context, generator->seed, head.batch, head.group, grid_anchors, text_anchors, channels,
+                         anchor);
+        }
+        head.grid_anchor = anchor;
+        head.text_anchor = anchor + grid_anchors * channels;
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(context))
+        for (int64_t token = 0; token < tokens; token++) {
+            float row[SPARGE_MAX_HEAD_DIM];
+            structured_row(&head, token, row);
+            store_row(row, tensor, head.batch, head.head, token);
+        }
+    }
+    free(anchor);
+    return SPARGE_OK;
+}
+
+/* What sparge_check_generate leaves to the model: the room of the counter, and parameters that need each other. */
+static sparge_status check_model(sparge_context *context, const sparge_generator *generator,
+                                 const sparge_tensor *tensor)
+{
+    enum { MAX_BATCH_OR_HEADS = 1 << 16 };
+    if (tensor->shape[0] > MAX_BATCH_OR_HEADS || tensor->shape[1] > MAX_BATCH_OR_HEADS)
+        return sparge_context_fail(context, SPARGE_ERROR_INVALID_ARGUMENT,
+                                   "tensor: batch %lld with %lld heads, the limit of each is %d",
+                                   (long long)tensor->shape[0], (long long)tensor->shape[1], MAX_BATCH_OR_HEADS);
+    if (tensor->shape[3] > SPARGE_MAX_HEAD_DIM)
+        return sparge_context_fail(context, SPARGE_ERROR_INVALID_ARGUMENT, "tensor: %lld channels, the limit is %d",
+                                   (long long)tensor->shape[3], SPARGE_MAX_HEAD_DIM);
+    if (generator->kind != SPARGE_GENERATE_STRUCTURED)
+        return SPARGE_OK;
+    if (!(generator->query_offset >= 0 && generator->query_offset <= 1e4f))
+        return sparge_context_fail(context, SPARGE_ERROR_INVALID_ARGUMENT,
+                                   "generator.query_offset = %g: must be in 0..1e4", (double)generator->query_offset);
+    if (generator->sink_strength > 0 && generator->query_offset == 0)
+        return sparge_context_fail(context, SPARGE_ERROR_INVALID_ARGUMENT,
+                                   "generator.sink_strength = %g: needs query_offset > 0",
+                                   (double)generator->sink_strength);
+    return SPARGE_OK;
+}
+
+sparge_status cpu_generate(sparge_context *context, const sparge_generator *generator, sparge_tensor_role role,
+                           const sparge_tensor *tensor)
+{
+    sparge_status status = check_model(context, generator, tensor);
+    if (status != SPARGE_OK)
+        return status;
+    if (generator->kind != SPARGE_GENERATE_STRUCTURED || role == SPARGE_ROLE_V) {
+        generate_independent(context, generator, role, tensor);
+        return SPARGE_OK;
+    }
+    return generate_structured(context, generator, role, tensor);
+}
