@@ -2,6 +2,7 @@
 #ifndef ANALYSIS_TABLE_H
 #define ANALYSIS_TABLE_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -19,7 +20,15 @@ void an_table_text(an_table *table, const char *value);               /* NULL = 
 void an_table_integer(an_table *table, int64_t value);
 void an_table_number(an_table *table, double value, const char *format); /* NAN = missing; format for text, e.g. "%.3f";
                                                                             JSON and CSV get %.17g's shortest round trip */
-/* JSON is {"schema_version":1,"rows":[{...}]}. 0, or -1 on a write error or an earlier allocation failure. */
+/* JSON is {"schema_version":1,"rows":[{...}]}; infinite numbers are null there, "inf" and "-inf" elsewhere. Aligned text
+ * and Markdown show control characters as '?'. CSV lines end in CR LF. 0, or -1 on a write error or an earlier
+ * allocation failure. */
 int an_table_write(const an_table *table, an_format format, FILE *out);
+/* The same as an HTML <table> element, for pages. */
+int an_table_write_html(const an_table *table, FILE *out);
+
+size_t an_table_rows(const an_table *table);
+/* `text` with the five characters that mean something in HTML escaped and control characters shown as '?'. */
+void an_html_text(const char *text, FILE *out);
 
 #endif
