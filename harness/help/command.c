@@ -40,8 +40,10 @@ void sb_help_command(const sb_command *command, int width, FILE *out)
 {
     const sb_option *option;
     int heading = 0;
-    fprintf(out, "Usage: sparge-bench %s [OPTION]...%s%s\n\n", command->name, *command->operands ? " " : "",
-            command->operands);
+    char usage[512];
+    snprintf(usage, sizeof usage, "Usage: sparge-bench %s [OPTION]... %s", command->name, command->operands);
+    sb_help_wrap(usage, 7, 7, width, out);
+    fputc('\n', out);
     sb_help_wrap(command->description, 0, 0, width, out);
     for (size_t i = 0; (option = sb_command_option(command, i)) != NULL; i++) {
         if (!option->name) {
