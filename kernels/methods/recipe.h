@@ -89,8 +89,9 @@ sparge_status sparge_recipe_create(const sparge_params *params, const sparge_pro
                                    sparge_error *error);
 void          sparge_recipe_release(sparge_recipe *recipe);
 
-/* Typed access for resolve functions. */
-int         sparge_params_is_set(const sparge_params *params, const char *name); /* differs from unset */
+/* Typed access for resolve functions. The values of an unset parameter are 0, -1 for a choice. */
+int         sparge_params_is_set(const sparge_params *params, const char *name);   /* has a value, default or given */
+int         sparge_params_is_given(const sparge_params *params, const char *name); /* was set by the caller */
 double      sparge_params_real(const sparge_params *params, const char *name);
 int64_t     sparge_params_integer(const sparge_params *params, const char *name);
 int         sparge_params_choice(const sparge_params *params, const char *name); /* index into `choices` */

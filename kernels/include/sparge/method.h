@@ -27,6 +27,7 @@ typedef struct sparge_param_desc {
     const char *default_value; /* text; "" = unset, the meaning says what then happens */
     int per_head;              /* may take one value per query head (sparge_params_set_heads, params files) */
     const char *meaning;       /* one sentence with its source */
+    const char *replaced_by;   /* while that parameter is given, this one is unset unless given too; or NULL */
 } sparge_param_desc;
 
 typedef struct sparge_method sparge_method; /* opaque; static storage */
@@ -49,7 +50,8 @@ sparge_status sparge_params_create(const sparge_method *method, sparge_params **
 sparge_status sparge_params_clone(const sparge_params *params, sparge_params **copy);
 void sparge_params_destroy(sparge_params *params); /* NULL is fine */
 
-/* Parses and range-checks one value. "" returns the parameter to unset where its default is unset. */
+/* Parses and range-checks one value. "" returns the parameter to its default. "params" reads its file at once; if that
+ * fails, nothing changes. */
 sparge_status sparge_params_set(sparge_params *params, const char *name, const char *value, sparge_error *error);
 
 /* One value per query head, for parameters with per_head. `count` must equal the problem's heads_q at plan time. */

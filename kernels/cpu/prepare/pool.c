@@ -1,0 +1,148 @@
+/* Pooling: see pool.h for the arithmetic. Parallel over blocks; a block is one thread's, so its tree is fixed. */
+#include "cpu/prepare/pool.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_ROWS = 128, MAX_CHANNELS = SPARGE_MAX_HEAD_DIM };
+
+typedef float pool_row[MAX_CHANNELS];
+
+/* The tree over rows, all channels at once; the sums end in row 0. Rows from `count` on are zero. */
+static void sum_rows(pool_row *row, int32_t block)
+{
+    for (int32_t half = block / 2; half >= 1; half /= 2)
+        for (int32_t t = 0; t < half; t++)
+            for (int32_t d = 0; d < MAX_CHANNELS; d++)
+                row[t][d] += row[t + half][d];
+}
+
+/* The tree over the squares of one row's channels. */
+static float sum_squares(const float *row, int32_t channels)
+{
+    float term[MAX_CHANNELS];
+    for (int32_t d = 0; d < MAX_CHANNELS; d++)
+        term[d] = row[d] * row[d];
+    for (int32_t half = channels <= 64 ? 32 : 64; half >= 1; half /= 2)
+        for (int32_t d = 0; d < half; d++)
+            term[d] += term[d + half];
+    return term[0];
+}
+
+static float round_to(float value, sparge_dtype dtype)
+{
+    return dtype == SPARGE_F16 ? sparge_f32_from_f16(sparge_f16_from_f32(value))
+                               : sparge_f32_from_bf16(sparge_bf16_from_f32(value));
+}
+
+static void load_block(const sparge_tensor *x, int64_t batch, int64_t head, const cpu_pool_block *what, pool_row *row)
+{
+    const int32_t channels = (int32_t)x->shape[3];
+    memset(row, 0, (size_t)what->block * sizeof *row);
+    for (int32_t t = 0; t < what->count; t++) {
+        cpu_load_row(x, batch, head, what->begin + t, row[t]);
+        if (!what->center)
+            continue;
+        for (int32_t d = 0; d < channels; d++) {
+            row[t][d] -= what->center[d];
+            if (what->upstream)
+                row[t][d] = round_to(row[t][d], x->dtype);
+        }
+    }
+}
+
+/* Divides each row by its length; a row of length 0 stays 0, or becomes NaN in parity mode. */
+static void make_units(pool_row *row, const cpu_pool_block *what, int32_t channels)
+{
+    for (int32_t t = 0; t < what->count; t++) {
+        const float length = sqrtf(sum_squares(row[t], channels));
+        if (length == 0 && !what->upstream)
+            continue;
+        for (int32_t d = 0; d < channels; d++) {
+            row[t][d] /= length;
+            if (what->upstream)
+                row[t][d] = round_to(row[t][d], SPARGE_F16);
+        }
+    }
+}
+
+void cpu_pool_one(const sparge_tensor *x, int64_t batch, int64_t head, const cpu_pool_block *what, float *mean,
+                  float *sim)
+{
+    const int32_t channels = (int32_t)x->shape[3];
+    pool_row row[MAX_ROWS], unit[MAX_ROWS];
+    load_block(x, batch, head, what, row);
+    if (sim)
+        memcpy(unit, row, (size_t)what->block * sizeof *row);
+    sum_rows(row, what->block);
+    for (int32_t d = 0; d < channels; d++) {
+        mean[d] = row[0][d] / (float)what->divisor;
+        if (what->upstream)
+            mean[d] = round_to(mean[d], x->dtype);
+    }
+    if (!sim)
+        return;
+    make_units(unit, what, channels);
+    sum_rows(unit, what->block);
+    *sim = sum_squares(unit[0], channels) / (float)(what->count * what->count);
+}
+
+static int64_t blocks_of(int64_t tokens, int32_t block)
+{
+    return (tokens + block - 1) / block;
+}
+
+sparge_status cpu_pool_plan(sparge_plan *plan)
+{
+    const sparge_recipe *recipe = &plan->recipe;
+    const sparge_problem *p = &plan->problem;
+    cpu_prepared *out = &cpu_plan_of(plan)->prepared;
+    const int judges = recipe->select == SPARGE_SELECT_MEANSIM;
+    if (!judges && recipe->select != SPARGE_SELECT_POOLED_TOPK && recipe->select != SPARGE_SELECT_FLEX)
+        return SPARGE_OK;
+    const size_t rows_q = (size_t)(p->batch * blocks_of(p->seqlen_q, recipe->block_q)) * (size_t)p->heads_q;
+    const size_t rows_k = (size_t)(p->batch * blocks_of(p->seqlen_k, recipe->block_k)) * (size_t)p->heads_kv;
+    const size_t row_bytes = (size_t)p->head_dim * sizeof(float);
+    sparge_status status = cpu_take(plan, rows_q, row_bytes, (void **)&out->q_pool);
+    if (status == SPARGE_OK)
+        status = cpu_take(plan, rows_k, row_bytes, (void **)&out->k_pool);
+    if (status == SPARGE_OK && judges)
+        status = cpu_take(plan, rows_q, sizeof(float), (void **)&out->q_sim);
+    if (status == SPARGE_OK && judges)
+        status = cpu_take(plan, rows_k, sizeof(float), (void **)&out->k_sim);
+    return status;
+}
+
+static void pool_tensor(const sparge_plan *plan, const sparge_tensor *x, int32_t block, const float *center,
+                        float *pool, float *sim)
+{
+    const sparge_recipe *recipe = &plan->recipe;
+    const int64_t heads = x->shape[1], tokens = x->shape[2], channels = x->shape[3];
+    const int64_t blocks = blocks_of(tokens, block), total = x->shape[0] * heads * blocks;
+    /* MInference pads the sequence with zeros before pooling, so its last mean divides by the whole block. */
+    const int padded = recipe->upstream && recipe->select == SPARGE_SELECT_POOLED_TOPK;
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(plan->context))
+    for (int64_t i = 0; i < total; i++) {
+        const int64_t bh = i / blocks, begin = i % blocks * block;
+        const int32_t count = tokens - begin < block ? (int32_t)(tokens - begin) : block;
+        const cpu_pool_block what = {
+            .begin = begin,
+            .count = count,
+            .block = block,
+            .divisor = padded ? block : count,
+            .center = center ? center + bh * channels : NULL,
+            .upstream = recipe->upstream,
+        };
+        cpu_pool_one(x, bh / heads, bh % heads, &what, pool + i * channels, sim ? sim + i : NULL);
+    }
+}
+
+void cpu_pool_run(sparge_plan *plan)
+{
+    const sparge_recipe *recipe = &plan->recipe;
+    const cpu_prepared *in = &cpu_plan_of(plan)->prepared;
+    if (!in->q_pool)
+        return;
+    pool_tensor(plan, &in->q, recipe->block_q, NULL, in->q_pool, in->q_sim);
+    pool_tensor(plan, &in->k, recipe->block_k, recipe->smooth_k ? in->k_mean : NULL, in->k_pool, in->k_sim);
+}

@@ -1,0 +1,40 @@
+/* Block means and block self-similarity of Q and K (SpargeAttn, paper 3.2 and 3.3), bit for bit reproducible.
+ *
+ * A block is BS = BQ or BK rows of x (D channels), the last one n <= BS. In f32, round to nearest, no contraction:
+ *
+ *   x[t][d]  the input; for K with smooth_k minus the token mean (one subtraction)
+ *   mean[d]  = rowsum_t(x[t][d]) / n
+ *   len[t]   = sqrt(chansum_d(x[t][d] * x[t][d]))
+ *   unit     = x[t][d] / len[t], or 0 for the whole row where len[t] = 0
+ *   sim      = chansum_d(s[d] * s[d]) / (n * n),  s[d] = rowsum_t(unit[t][d])
+ *
+ * rowsum and chansum are one tree: the terms are padded with +0 to a power of two P (P = BS for rows, 64 or 128 for
+ * channels, whichever holds D), then for h = P/2, P/4, ..., 1: term[i] += term[i + h] for all i < h. term[0] is the sum.
+ * sim is the mean cosine over all ordered pairs of rows, a row with itself included: sum of cosines = |sum of units|^2.
+ *
+ * Parity mode (upstream.md 2.1, 2.2) rounds where the official code does: x of K and the means to the input's 16-bit
+ * type, units to binary16. There a zero row makes sim NaN. (That a partial block is never similar is select's rule.) */
+#ifndef SPARGE_CPU_POOL_H
+#define SPARGE_CPU_POOL_H
+
+#include "cpu/cpu.h"
+
+/* Takes prepared.q_pool and k_pool where the selection reads them, and q_sim and k_sim where it judges by them. */
+sparge_status cpu_pool_plan(sparge_plan *plan);
+
+/* Fills what cpu_pool_plan took from prepared.q, k and, with smooth_k, k_mean. Nothing to do without pools. */
+void cpu_pool_run(sparge_plan *plan);
+
+/* One block: rows [begin, begin + count) of one head. center: what to subtract, float[D], or NULL. divisor: of the
+ * mean, in rows. mean: float[D]; sim: one float, or NULL. */
+typedef struct cpu_pool_block {
+    int64_t begin;
+    int32_t count, block; /* n, BS */
+    int32_t divisor;
+    const float *center;
+    int upstream;
+} cpu_pool_block;
+void cpu_pool_one(const sparge_tensor *x, int64_t batch, int64_t head, const cpu_pool_block *what, float *mean,
+                  float *sim);
+
+#endif
