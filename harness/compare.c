@@ -118,4 +118,5 @@ const sb_command sb_command_compare = {
     .examples = "sparge-bench compare before.db after.db\n"
                 "sparge-bench compare before.db after.db --threshold 5 --format md",
     .run = run,
+    .complete_operands = "files",
 };

@@ -55,4 +55,5 @@ const sb_command sb_command_export = {
     .examples = "sparge-bench export results.db > results.csv\n"
                 "sparge-bench export results.db --format json --where method=dense-f16,sparge-f16 --where seqlen=8k",
     .run = run,
+    .complete_operands = "files",
 };

@@ -33,4 +33,5 @@ const sb_command sb_command_help = {
     .description = "Prints the list of commands, or what 'sparge-bench COMMAND --help' prints.",
     .examples = "sparge-bench help sweep",
     .run = run,
+    .complete_operands = "commands",
 };

@@ -315,4 +315,5 @@ const sb_command sb_command_list = {
                 "sparge-bench list parameters sparge-int8-fp8\n"
                 "sparge-bench list workloads --format md",
     .run = run,
+    .complete_operands = "methods|parameters|workloads|orders|backends",
 };

@@ -89,4 +89,5 @@ const sb_command sb_command_merge = {
                    "Runs are known by a random identifier, so that merging twice changes nothing.",
     .examples = "sparge-bench merge all.db monday.db tuesday.db",
     .run = run,
+    .complete_operands = "files",
 };

@@ -40,9 +40,10 @@ typedef struct sb_command {
     const char *description; /* paragraphs for --help and the man page */
     const char *examples;    /* one command per line */
     int (*run)(const struct sb_command *command, const sb_arguments *arguments);
-    const sb_option *shared;    /* options that several commands have (sb_point_options), shown first; or NULL */
-    const size_t *shared_count; /* where their number is; NULL if shared is */
-    int hidden;                 /* not in help, man page or completion */
+    const sb_option *shared;       /* options that several commands have (sb_point_options), shown first; or NULL */
+    const size_t *shared_count;    /* where their number is; NULL if shared is */
+    int hidden;                    /* not in help, man page or completion */
+    const char *complete_operands; /* as sb_option.complete, or "commands" */
 } sb_command;
 
 /* The option at `index`, shared ones first, headings included; NULL past the end. An option of the command's own table

@@ -59,4 +59,5 @@ const sb_command sb_command_report = {
                    "are still written, and the exit code is 3.",
     .examples = "sparge-bench report results.db -o report/",
     .run = run,
+    .complete_operands = "files",
 };

@@ -22,7 +22,11 @@ void sb_manual_markdown(FILE *out); /* docs/cli.md */
  * are. Each line starts with `indent` spaces, except that the first one continues at `column`. Ends with a newline. */
 void sb_help_wrap(const char *text, int indent, int column, int width, FILE *out);
 
-/* The program in one paragraph, and its exit codes. */
+/* A command whose shared options stand for those of all, for pages that describe them only once; NULL if there is none.
+ * (There is one set of shared options: those that name points.) */
+const sb_command *sb_help_sharing_command(void);
+
+/* The program in one paragraph, its exit codes, and the environment variables it reads. */
 extern const char *const sb_help_introduction;
 typedef struct sb_help_exit_code {
     int code;

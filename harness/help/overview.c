@@ -42,3 +42,11 @@ void sb_help_overview(int width, FILE *out)
     for (size_t i = 0; i < sb_help_exit_code_count; i++)
         fprintf(out, "  %-4d%s\n", sb_help_exit_codes[i].code, sb_help_exit_codes[i].meaning);
 }
+
+const sb_command *sb_help_sharing_command(void)
+{
+    for (size_t i = 0; i < sb_command_count; i++)
+        if (!sb_commands[i]->hidden && sb_commands[i]->shared)
+            return sb_commands[i];
+    return NULL;
+}
