@@ -1,4 +1,4 @@
-/* compare: the unpaired first form. Points of A and B that have the same point key, apart from the build, are matched;
+/* compare: the unpaired first form. Rows of A and B that measure the same point, apart from the build, are matched;
  * ratio of medians with a bootstrap interval, Mann-Whitney over all matched points with Benjamini-Hochberg. Verdicts are
  * labelled "unpaired": drift between the two runs is not cancelled (docs/statistics.md). */
 #ifndef ANALYSIS_COMPARE_H
@@ -20,7 +20,7 @@ typedef struct an_comparison {
     an_estimate   ratio; /* time B / time A */
     double        p, p_adjusted;
     an_verdict    verdict;
-    const char   *reason; /* static text, "" if none */
+    char          reason[128]; /* of an inconclusive or unmeasured verdict; else "" */
 } an_comparison;
 
 typedef struct an_comparisons {
@@ -28,7 +28,8 @@ typedef struct an_comparisons {
     size_t         count, regressed, improved;
 } an_comparisons;
 
-/* Returns 0, or -1 if out of memory. The rows must outlive the result. */
+/* Of several rows of one point the last of each side counts. First the points of A in their order, then those only in
+ * B. Returns 0, or -1 if out of memory. The rows must outlive the result. */
 int       an_compare(const an_rows *a, const an_rows *b, const an_compare_options *options, an_comparisons *out);
 void      an_comparisons_release(an_comparisons *comparisons);
 an_table *an_comparisons_table(const an_comparisons *comparisons);
