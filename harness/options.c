@@ -5,13 +5,13 @@
 
 #include <limits.h>
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "help/help.h"
 #include "suggest.h"
+#include "text.h"
 
 typedef struct given_option {
     const sb_option *option;
@@ -95,48 +95,13 @@ static int fail_unknown(const sb_command *command, const char *name)
                    command->name, command->name);
 }
 
-/* Appends `word` to `line` so that a POSIX shell reads it as one word; returns the end. line has 4 * length + 3 bytes. */
-static char *quote(char *line, const char *word)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%_-+=:,./";
-    size_t length = strlen(word);
-    if (length > 0 && strspn(word, plain) == length) {
-        memcpy(line, word, length);
-        return line + length;
-    }
-    *line++ = '\'';
-    for (; *word; word++) {
-        if (*word == '\'') {
-            memcpy(line, "'\\''", 4);
-            line += 4;
-        } else {
-            *line++ = *word;
-        }
-    }
-    *line++ = '\'';
-    return line;
-}
-
 static char *quoted_line(const sb_command *command, int argc, char **argv)
 {
-    static const char program[] = "sparge-bench ";
-    size_t bytes = sizeof program + strlen(command->name);
-    for (int i = 0; i < argc; i++) {
-        size_t length = strlen(argv[i]);
-        if (length > (SIZE_MAX - bytes - 3) / 4)
-            return NULL;
-        bytes += 4 * length + 3;
-    }
-    char *line = malloc(bytes);
-    if (!line)
-        return NULL;
-    char *end = line + sprintf(line, "%s%s", program, command->name);
-    for (int i = 0; i < argc; i++) {
-        *end++ = ' ';
-        end = quote(end, argv[i]);
-    }
-    *end = '\0';
-    return line;
+    sb_text line = {0};
+    sb_text_add(&line, "sparge-bench %s", command->name);
+    for (int i = 0; i < argc; i++)
+        sb_text_add_word(&line, argv[i]);
+    return sb_text_take(&line);
 }
 
 /* Room for everything: no command line gives more options or operands than it has characters of options and words. */
