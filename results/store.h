@@ -25,7 +25,7 @@ typedef enum rs_status {
 
 typedef struct rs_error {
     rs_status status;
-    char      text[512]; /* one line that names the file */
+    char text[512]; /* one line that names the file */
 } rs_error;
 
 typedef struct rs_store rs_store;
@@ -37,20 +37,20 @@ rs_status rs_close(rs_store *store, rs_error *error); /* frees the store in any 
 
 /* Provenance of a run. Pointers may be NULL = unknown. Times are UTC, ISO 8601. */
 typedef struct rs_run {
-    int64_t     id;
+    int64_t id;
     const char *started_utc, *ended_utc;
-    const char *status;      /* "running", "done", "partial" (interrupted), "failed" */
-    const char *command;     /* the whole command line, shell-quoted */
+    const char *status;  /* "running", "done", "partial" (interrupted), "failed" */
+    const char *command; /* the whole command line, shell-quoted */
     const char *program_version, *git_sha;
-    int         git_dirty;   /* -1 unknown */
+    int git_dirty; /* -1 unknown */
     const char *build_type, *compiler, *compiler_flags, *binary_sha256;
     const char *backend, *device_name, *device_uuid, *device_arch;
-    int         device_units;
-    int64_t     device_memory_bytes;
+    int device_units;
+    int64_t device_memory_bytes;
     const char *host, *os, *cpu_model;
-    int         cpu_threads;
+    int cpu_threads;
     const char *driver, *cuda_runtime; /* NULL on the CPU */
-    uint64_t    seed;
+    uint64_t seed;
     const char *note; /* capabilities missing in this run, with reasons */
 } rs_run;
 
@@ -59,33 +59,35 @@ rs_status rs_run_end(rs_store *store, int64_t run_id, const char *status, const 
 
 /* A point: what is measured, independent of when. Equal points (all fields below) share one row and one key. */
 typedef struct rs_point {
-    int64_t     id;
-    const char *key; /* out: SHA-256 of the canonical text of all fields, hex */
+    int64_t id;
+    const char *key;           /* out: SHA-256 of the canonical text of all fields, hex */
     const char *workload;      /* name as asked */
     const char *workload_hash; /* wl_workload.hash */
     const char *order;         /* token order */
     const char *grid;          /* "13x30x45", "" without a grid */
-    int64_t     text_tokens;
-    uint64_t    seed;
+    int64_t text_tokens;
+    uint64_t seed;
     const char *method;
-    const char *parameters; /* canonical JSON object of all parameters, keys sorted: {"tau":"0.98",...} */
+    const char *parameters;       /* canonical JSON object of all parameters, keys sorted: {"tau":"0.98",...} */
     const char *backend, *device; /* device = name */
-    int64_t     batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim;
+    int64_t batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim;
     const char *dtype, *causal;
-    double      scale;
-    int         threads; /* CPU threads, 0 on a GPU */
+    double scale;
+    int threads; /* CPU threads, 0 on a GPU */
 } rs_point;
 
+/* The key that rs_point_intern would give: hex, 64 digits. Equal fields, equal key, on every machine. */
+rs_status rs_point_key(const rs_point *point, char key[65], rs_error *error);
 rs_status rs_point_intern(rs_store *store, const rs_point *point, int64_t *point_id, rs_error *error);
 
-/* A measurement: one point in one run. */
+/* A measurement: one point in one run, at most once. */
 typedef enum rs_outcome {
     RS_RUNNING = 0, /* begun; a killed process leaves this behind, `sweep` takes it up again */
     RS_DONE,
-    RS_SKIPPED,    /* the method cannot do the problem; reason */
-    RS_PARTIAL,    /* interrupted; the committed visits stand */
-    RS_FAILED,     /* error, or an output that did not pass its check; reason */
-    RS_UNMEASURED  /* ran, but the times are not to be trusted; reason */
+    RS_SKIPPED,   /* the method cannot do the problem; reason */
+    RS_PARTIAL,   /* interrupted; the committed visits stand */
+    RS_FAILED,    /* error, or an output that did not pass its check; reason */
+    RS_UNMEASURED /* ran, but the times are not to be trusted; reason */
 } rs_outcome;
 const char *rs_outcome_name(rs_outcome outcome); /* "running", "done", "skipped", ... as stored */
 
@@ -96,57 +98,59 @@ rs_status rs_measurement_begin(rs_store *store, int64_t run_id, int64_t point_id
  * timed one by one. Samples keep their order. */
 typedef enum rs_stage { RS_TOTAL = 0, RS_PREPARE, RS_SELECT, RS_ATTEND } rs_stage;
 typedef struct rs_sample {
-    int64_t  ns;
-    int32_t  launch; /* 0..K-1 */
+    int64_t ns;
+    int32_t launch; /* 0..K-1 */
     rs_stage stage;
 } rs_sample;
 typedef struct rs_visit {
-    int32_t     position; /* order of the visits of this measurement, from 0 */
-    const char *kind;     /* "total", "stages" */
-    const char *timer;    /* "monotonic-raw", "cuda-event", "fake" */
-    int64_t     started_ns; /* since the run began */
-    int32_t     launches;
-    double      clock_mhz, power_mw, temperature_c; /* NAN = not known */
-    const char *flags; /* "" or comma-separated words */
+    int32_t position;   /* order of the visits of this measurement, from 0 */
+    const char *kind;   /* "total", "stages" */
+    const char *timer;  /* "monotonic-raw", "cuda-event", "fake" */
+    int64_t started_ns; /* since the run began */
+    int32_t launches;
+    double clock_mhz, power_mw, temperature_c; /* NAN = not known */
+    const char *flags;                         /* "" or comma-separated words */
     const rs_sample *samples;
-    size_t           sample_count;
+    size_t sample_count;
 } rs_visit;
 rs_status rs_visit_add(rs_store *store, int64_t measurement_id, const rs_visit *visit, rs_error *error);
 
 /* What the point computed and how well; written with the outcome. NAN or -1 = not known. */
 typedef struct rs_facts {
-    double      sparsity, sparsity_mg, sparsity_pv;
+    double sparsity, sparsity_mg, sparsity_pv;
     const char *sparsity_basis; /* "block", "pair", NULL */
-    int32_t     pv_unit, block_q, block_k;
-    int64_t     units_visible, units_qk;
-    double      units_pv_skipped;
-    double      dense_ops, executed_ops; /* of one launch, all batches and heads */
-    int64_t     workspace_bytes;
-    double      sim_q, sim_k;
+    int32_t pv_unit, block_q, block_k;
+    int64_t units_visible, units_qk;
+    double units_pv_skipped;
+    double dense_ops, executed_ops; /* of one launch, all batches and heads */
+    int64_t workspace_bytes;
+    double sim_q, sim_k;
     /* error against exact attention */
-    int64_t     error_rows; /* query rows compared, per head; 0 = none */
-    int         error_all_rows;
-    double      rel_l1, rel_l2, cosine, rmse, max_abs;
-    int64_t     nonfinite;
+    int64_t error_rows; /* query rows compared, per head; 0 = none */
+    int error_all_rows;
+    double rel_l1, rel_l2, cosine, rmse, max_abs;
+    int64_t nonfinite;
 } rs_facts;
-/* `facts` may be NULL. reason: required for skipped, failed and unmeasured. */
+/* `facts` may be NULL: those written before stay. reason: required for skipped, failed and unmeasured. Only a running or
+ * partial measurement can be ended or take visits. */
 rs_status rs_measurement_end(rs_store *store, int64_t measurement_id, rs_outcome outcome, const char *reason,
                              const rs_facts *facts, rs_error *error);
 
-/* Has this point a finished measurement (done, skipped, failed or unmeasured)? For resuming. *visits: the visits that
- * an unfinished one already has, *measurement_id its row (0 if none). */
+/* Has this point a finished measurement (done, skipped, failed or unmeasured)? For resuming. Gives the newest finished
+ * one; without one, the newest unfinished one (running, partial), which takes further visits; without any, RS_RUNNING,
+ * *measurement_id 0. *visits: how many it has; the next one has this position. */
 rs_status rs_point_state(rs_store *store, const char *point_key, rs_outcome *outcome, int64_t *measurement_id,
                          int32_t *visits, rs_error *error);
 
 /* Reading. One row per measurement, in the order they were begun; samples on demand. Strings live until the callback
  * returns; a non-zero return stops and is not an error. */
 typedef struct rs_row {
-    int64_t     measurement_id;
-    rs_run      run;
-    rs_point    point;
-    rs_outcome  outcome;
+    int64_t measurement_id;
+    rs_run run;
+    rs_point point;
+    rs_outcome outcome;
     const char *reason, *repro;
-    rs_facts    facts;
+    rs_facts facts;
 } rs_row;
 typedef int (*rs_row_fn)(void *user, const rs_row *row);
 rs_status rs_rows(rs_store *store, rs_row_fn fn, void *user, rs_error *error);
@@ -156,12 +160,15 @@ rs_status rs_rows(rs_store *store, rs_row_fn fn, void *user, rs_error *error);
 rs_status rs_samples(rs_store *store, int64_t measurement_id, rs_stage stage, int64_t **ns, int32_t **visit,
                      size_t *count, rs_error *error);
 
-/* Copies every run of `from` that `to` does not have yet (runs are identified by a random 128-bit id). */
+/* Copies every run of `from` that `to` does not have yet (runs are identified by a random 128-bit id), with its
+ * measurements and documents; one transaction a run, so that merging again goes on where it stopped. A run that both
+ * have counts as present: what is unfinished in `to` takes the visits and the outcome that it has in `from`. */
 rs_status rs_merge(rs_store *to, rs_store *from, int64_t *runs_added, int64_t *runs_present, rs_error *error);
 
 /* Generic key-value and JSON results that are not sweeps (similarity tables, ...). kind: "similarity". */
 rs_status rs_document_add(rs_store *store, int64_t run_id, const char *kind, const char *json, rs_error *error);
 typedef int (*rs_document_fn)(void *user, int64_t run_id, const char *kind, const char *json);
+/* In the order they were added; kind NULL: all. A non-zero return stops and is not an error. */
 rs_status rs_documents(rs_store *store, const char *kind, rs_document_fn fn, void *user, rs_error *error);
 
 #endif

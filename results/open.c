@@ -1,0 +1,397 @@
+/* Opening and closing a results file.
+ *
+ * A file at rest is in rollback-journal mode, so that it is one file and can be read from a read-only folder. A writer
+ * creates or migrates the schema in that mode, then turns on WAL; whoever closes last turns it off again. What is not
+ * ours is recognised from the first bytes, before anything that might write. */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    HEADER_BYTES = 100, /* offsets in it: https://sqlite.org/fileformat2.html#the_database_header */
+    READ_VERSION_AT = 19,
+    USER_VERSION_AT = 60,
+    APPLICATION_ID_AT = 68,
+    WAL_VERSION = 2,
+    RETRY_MS = 10
+};
+
+/* What is known about the file before SQL touches it. */
+typedef struct file_facts {
+    char *real_path; /* symbolic links resolved: the side files lie beside the real file */
+    int exists;
+    int may_write; /* file and folder */
+    int has_wal, has_journal;
+    int is_empty;
+    unsigned char header[HEADER_BYTES];
+} file_facts;
+
+static int64_t big_endian_32(const unsigned char *p)
+{
+    return (int64_t)p[0] << 24 | (int64_t)p[1] << 16 | (int64_t)p[2] << 8 | (int64_t)p[3];
+}
+
+static char *join(const char *a, const char *b)
+{
+    size_t size = strlen(a) + strlen(b) + 1;
+    char *text = malloc(size);
+    if (text != NULL)
+        snprintf(text, size, "%s%s", a, b);
+    return text;
+}
+
+/* "file:" URI of a path: everything but plain characters is percent-encoded. "./" keeps a relative name such as
+ * ":memory:" a file name. */
+static char *make_uri(const char *path, const char *query)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/";
+    const char *prefix = path[0] == '/' ? "file://" : "file:./";
+    size_t length = strlen(path);
+    if (length > SIZE_MAX / 4)
+        return NULL;
+    size_t size = strlen(prefix) + 3 * length + strlen(query) + 1;
+    char *uri = malloc(size);
+    if (uri == NULL)
+        return NULL;
+    size_t used = (size_t)snprintf(uri, size, "%s", prefix);
+    for (const char *p = path; *p != '\0'; p++) {
+        if (strchr(plain, *p) != NULL)
+            uri[used++] = *p;
+        else
+            used += (size_t)snprintf(uri + used, size - used, "%%%02X", (unsigned)(unsigned char)*p);
+    }
+    snprintf(uri + used, size - used, "%s", query);
+    return uri;
+}
+
+static int has_content(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && info.st_size > 0;
+}
+
+/* The permissions of `facts->real_path`, its folder and the journals beside it. */
+static rs_status look_around_file(const char *path, file_facts *facts, rs_error *error)
+{
+    const char *slash = strrchr(facts->real_path, '/');
+    char *folder = slash == NULL ? strdup(".") : strndup(facts->real_path, (size_t)(slash - facts->real_path) + 1);
+    char *wal = join(facts->real_path, "-wal");
+    char *journal = join(facts->real_path, "-journal");
+    rs_status status = RS_OK;
+    if (folder == NULL || wal == NULL || journal == NULL) {
+        status = rs_fail(error, RS_ERROR_OTHER, path, "out of memory");
+    } else if (access(folder, F_OK) != 0) {
+        status = rs_fail(error, RS_ERROR_NOT_FOUND, path, "no such folder");
+    } else {
+        facts->may_write = access(folder, W_OK) == 0 && (!facts->exists || access(facts->real_path, W_OK) == 0);
+        facts->has_wal = has_content(wal);
+        facts->has_journal = has_content(journal);
+    }
+    free(folder);
+    free(wal);
+    free(journal);
+    return status;
+}
+
+/* Reads the header through SQLite: closing a descriptor of our own would drop the locks that other connections of this
+ * process hold on the file. No lock is taken and no journal is looked at. */
+static rs_status read_header(const char *path, file_facts *facts, rs_error *error)
+{
+    char *uri = make_uri(facts->real_path, "?mode=ro");
+    if (uri == NULL)
+        return rs_fail(error, RS_ERROR_OTHER, path, "out of memory");
+    sqlite3 *db = NULL;
+    sqlite3_file *file = NULL;
+    sqlite3_int64 size = 0;
+    int code = sqlite3_open_v2(uri, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
+    free(uri);
+    if (code == SQLITE_OK)
+        code = sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+    if (code == SQLITE_OK)
+        code = file->pMethods->xFileSize(file, &size);
+    facts->is_empty = size == 0;
+    if (code == SQLITE_OK && size >= HEADER_BYTES)
+        code = file->pMethods->xRead(file, facts->header, HEADER_BYTES, 0);
+    int os_error = db != NULL ? sqlite3_system_errno(db) : 0;
+    sqlite3_close(db);
+    if (code != SQLITE_OK)
+        return rs_fail(error, RS_ERROR_OTHER, path, "cannot be read: %s",
+                       os_error != 0 ? strerror(os_error) : sqlite3_errstr(code));
+    return RS_OK;
+}
+
+static rs_status look_at_file(const char *path, rs_mode mode, file_facts *facts, rs_error *error)
+{
+    struct stat info;
+    if (stat(path, &info) != 0) {
+        if (errno != ENOENT)
+            return rs_fail(error, RS_ERROR_NOT_FOUND, path, "cannot be opened: %s", strerror(errno));
+        if (mode == RS_READ)
+            return rs_fail(error, RS_ERROR_NOT_FOUND, path, "no such file");
+        facts->real_path = strdup(path);
+    } else {
+        if (!S_ISREG(info.st_mode))
+            return rs_fail(error, RS_ERROR_FOREIGN, path, "%s, not a results file",
+                           S_ISDIR(info.st_mode) ? "is a folder" : "is not a regular file");
+        facts->exists = 1;
+        facts->real_path = realpath(path, NULL);
+    }
+    if (facts->real_path == NULL)
+        return rs_fail(error, RS_ERROR_OTHER, path, "cannot be opened: %s", strerror(errno));
+    rs_status status = look_around_file(path, facts, error);
+    return status == RS_OK && facts->exists ? read_header(path, facts, error) : status;
+}
+
+static rs_status refuse_version(const char *path, int64_t version, rs_error *error)
+{
+    return rs_fail(error, RS_ERROR_NEWER, path, "written by a newer version (schema %lld, this program knows up to %d)",
+                   (long long)version, rs_migration_count);
+}
+
+/* Refuses what is not ours without touching it. A rollback journal means that the header may be half-written: SQLite
+ * has to put it right first, and the same questions are asked again in SQL. */
+static rs_status check_header(const char *path, rs_mode mode, const file_facts *facts, rs_error *error)
+{
+    if (!facts->exists || facts->has_journal || (facts->is_empty && mode == RS_WRITE))
+        return RS_OK;
+    if (facts->is_empty)
+        return rs_fail(error, RS_ERROR_FOREIGN, path, "is empty, not a results file");
+    if (memcmp(facts->header, "SQLite format 3", 16) != 0)
+        return rs_fail(error, RS_ERROR_FOREIGN, path, "not a SQLite file, so not a results file");
+    if (big_endian_32(facts->header + APPLICATION_ID_AT) != RS_APPLICATION_ID)
+        return rs_fail(error, RS_ERROR_FOREIGN, path, "a SQLite file of another program, not a results file");
+    int64_t version = big_endian_32(facts->header + USER_VERSION_AT);
+    return version > rs_migration_count ? refuse_version(path, version, error) : RS_OK;
+}
+
+static const char *uri_query(rs_mode mode, const file_facts *facts)
+{
+    if (mode == RS_WRITE)
+        return "?mode=rwc";
+    /* Reading with the right to write lets SQLite recover what a killed writer left, and lets us tidy up at the end. */
+    if (facts->may_write)
+        return "?mode=rw";
+    /* WAL needs side files that cannot be made here; without a -wal the file itself is complete. */
+    if (facts->header[READ_VERSION_AT] == WAL_VERSION && !facts->has_wal)
+        return "?mode=ro&immutable=1";
+    return "?mode=ro";
+}
+
+static rs_status connect_store(rs_store *store, const char *uri, rs_error *error)
+{
+    int flags = SQLITE_OPEN_URI | (store->mode == RS_WRITE ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
+                                   : store->may_write      ? SQLITE_OPEN_READWRITE
+                                                           : SQLITE_OPEN_READONLY);
+    int code = sqlite3_open_v2(uri, &store->db, flags, NULL);
+    if (store->db == NULL)
+        return rs_fail(error, RS_ERROR_OTHER, store->path, "out of memory");
+    if (code != SQLITE_OK)
+        return rs_fail_sqlite(store, error, code, "opening");
+    sqlite3_extended_result_codes(store->db, 1);
+    sqlite3_busy_timeout(store->db, RS_BUSY_TIMEOUT_MS);
+    return RS_OK;
+}
+
+static rs_status execute(const rs_store *store, const char *sql, const char *what, rs_error *error)
+{
+    int code = sqlite3_exec(store->db, sql, NULL, NULL, NULL);
+    return code == SQLITE_OK ? RS_OK : rs_fail_sqlite(store, error, code, what);
+}
+
+static rs_status count_schema_objects(const rs_store *store, int64_t *count, rs_error *error)
+{
+    rs_query query;
+    rs_query_begin(&query, store, "opening", "SELECT count(*) FROM sqlite_schema");
+    *count = rs_step(&query) ? rs_column_integer(&query) : 0;
+    return rs_query_end(&query, error);
+}
+
+/* Is it ours, and at a version that we can use? *fresh: an empty database, to be filled by the migrations. */
+static rs_status check_identity(const rs_store *store, int *fresh, rs_error *error)
+{
+    int64_t application_id, version, objects;
+    rs_status status = rs_schema_version(store, &application_id, &version, error);
+    if (status == RS_OK)
+        status = count_schema_objects(store, &objects, error);
+    if (status != RS_OK)
+        return status;
+    *fresh = application_id == 0 && version == 0 && objects == 0;
+    if (*fresh && store->mode == RS_WRITE)
+        return RS_OK;
+    if (application_id != RS_APPLICATION_ID)
+        return rs_fail(error, RS_ERROR_FOREIGN, store->path, "%s, not a results file",
+                       *fresh ? "is empty" : "a SQLite file of another program");
+    if (version > rs_migration_count)
+        return refuse_version(store->path, version, error);
+    if (version < rs_migration_count && store->mode == RS_READ)
+        return rs_fail(error, RS_ERROR_OTHER, store->path,
+                       "written by an older version (schema %lld, this program reads %d): open it for writing once to "
+                       "update it",
+                       (long long)version, rs_migration_count);
+    return RS_OK;
+}
+
+/* A sweep may append for hours: better to learn at its start that the file is damaged. */
+static rs_status check_integrity(const rs_store *store, rs_error *error)
+{
+    rs_query query;
+    rs_query_begin(&query, store, "checking the file", "PRAGMA quick_check(1)");
+    const char *verdict = rs_step(&query) ? rs_column_text(&query) : NULL;
+    int damaged = verdict != NULL && strcmp(verdict, "ok") != 0;
+    if (damaged)
+        rs_fail(error, RS_ERROR_CORRUPT, store->path, "damaged: %s", verdict);
+    rs_status status = rs_query_end(&query, damaged ? NULL : error);
+    return damaged ? RS_ERROR_CORRUPT : status;
+}
+
+/* Asks for a journal mode; *is_set says whether it took effect. Busy is no error here. */
+static int set_journal_mode(sqlite3 *db, const char *sql, const char *mode, int *is_set)
+{
+    sqlite3_stmt *statement = NULL;
+    *is_set = 0;
+    int code = sqlite3_prepare_v2(db, sql, -1, &statement, NULL);
+    if (code == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW) {
+        const char *text = (const char *)sqlite3_column_text(statement, 0);
+        *is_set = text != NULL && strcmp(text, mode) == 0;
+    }
+    int finalized = sqlite3_finalize(statement);
+    if (code == SQLITE_OK)
+        code = finalized;
+    return (code & 0xff) == SQLITE_BUSY ? SQLITE_OK : code;
+}
+
+static rs_status enter_wal_mode(const rs_store *store, rs_error *error)
+{
+    int is_wal = 0;
+    for (int waited_ms = 0; !is_wal; waited_ms += RETRY_MS) {
+        int code = set_journal_mode(store->db, "PRAGMA journal_mode = WAL", "wal", &is_wal);
+        if (code != SQLITE_OK)
+            return rs_fail_sqlite(store, error, code, "turning on the write-ahead log");
+        if (!is_wal && waited_ms >= RS_BUSY_TIMEOUT_MS)
+            return rs_fail_sqlite(store, error, SQLITE_BUSY, "turning on the write-ahead log");
+        if (!is_wal)
+            sqlite3_sleep(RETRY_MS);
+    }
+    /* In WAL mode NORMAL loses nothing when the process dies, and no consistency when the machine does. */
+    return execute(store, "PRAGMA synchronous = NORMAL", "opening", error);
+}
+
+static rs_status prepare_for_writing(const rs_store *store, int fresh, rs_error *error)
+{
+    rs_status status = fresh ? RS_OK : check_integrity(store, error);
+    if (status == RS_OK)
+        status = rs_migrate(store, rs_migrations, rs_migration_count, error);
+    if (status == RS_OK)
+        status = enter_wal_mode(store, error);
+    if (status == RS_OK)
+        status = execute(store, "PRAGMA foreign_keys = ON", "opening", error);
+    return status;
+}
+
+static void free_store(rs_store *store)
+{
+    sqlite3_close_v2(store->db);
+    free(store->path);
+    free(store->read_uri);
+    free(store->write_uri);
+    free(store);
+}
+
+static rs_status open_with_facts(rs_store *store, const file_facts *facts, rs_error *error)
+{
+    const char *query = uri_query(store->mode, facts);
+    int immutable = strstr(query, "immutable") != NULL;
+    char *uri = make_uri(facts->real_path, query);
+    store->read_uri = make_uri(facts->real_path, immutable ? query : "?mode=ro");
+    store->write_uri = make_uri(facts->real_path, "?mode=rw");
+    store->may_write = facts->may_write;
+    if (uri == NULL || store->read_uri == NULL || store->write_uri == NULL) {
+        free(uri);
+        return rs_fail(error, RS_ERROR_OTHER, store->path, "out of memory");
+    }
+    rs_status status = connect_store(store, uri, error);
+    free(uri);
+    int fresh = 0;
+    if (status == RS_OK)
+        status = check_identity(store, &fresh, error);
+    if (status == RS_OK && store->mode == RS_READ)
+        return execute(store, "PRAGMA query_only = ON", "opening", error);
+    return status == RS_OK ? prepare_for_writing(store, fresh, error) : status;
+}
+
+rs_status rs_open(const char *path, rs_mode mode, rs_store **out, rs_error *error)
+{
+    *out = NULL;
+    if (path == NULL || path[0] == '\0')
+        return rs_fail(error, RS_ERROR_ARGUMENT, "results file", "its path is empty");
+
+    file_facts facts = {0};
+    rs_status status = look_at_file(path, mode, &facts, error);
+    if (status == RS_OK)
+        status = check_header(path, mode, &facts, error);
+    if (status == RS_OK && mode == RS_WRITE && !facts.may_write)
+        status = rs_fail(error, RS_ERROR_READ_ONLY, path, "cannot be written: the %s is read-only",
+                         facts.exists ? "file or its folder" : "folder");
+    rs_store *store = NULL;
+    if (status == RS_OK) {
+        store = calloc(1, sizeof *store);
+        if (store != NULL)
+            store->path = strdup(path);
+        if (store == NULL || store->path == NULL)
+            status = rs_fail(error, RS_ERROR_OTHER, path, "out of memory");
+    }
+    if (status == RS_OK) {
+        store->mode = mode;
+        status = open_with_facts(store, &facts, error);
+    }
+    free(facts.real_path);
+    if (status != RS_OK) {
+        if (store != NULL)
+            free_store(store);
+        return status;
+    }
+    *out = store;
+    return rs_succeed(error);
+}
+
+/* Two that close at the same moment each see the other and leave WAL mode on. So whoever failed comes back a few times
+ * after closing; a process that goes on using the file will do it when it closes. */
+static void leave_wal_mode_later(const char *write_uri)
+{
+    int code = SQLITE_OK, done = 0;
+    for (int attempt = 0; attempt < 4 && code == SQLITE_OK && !done; attempt++) {
+        unsigned char dice;
+        sqlite3_randomness(sizeof dice, &dice);
+        sqlite3_sleep(1 + dice % RETRY_MS);
+        sqlite3 *db = NULL;
+        code = sqlite3_open_v2(write_uri, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_URI, NULL);
+        if (code == SQLITE_OK)
+            code = set_journal_mode(db, "PRAGMA journal_mode = DELETE", "delete", &done);
+        sqlite3_close(db);
+    }
+}
+
+rs_status rs_close(rs_store *store, rs_error *error)
+{
+    if (store == NULL)
+        return rs_succeed(error);
+    rs_status status = rs_succeed(error);
+    if (store->may_write) {
+        int alone = 0;
+        sqlite3_exec(store->db, "PRAGMA query_only = OFF", NULL, NULL, NULL);
+        int code = set_journal_mode(store->db, "PRAGMA journal_mode = DELETE", "delete", &alone);
+        if (code != SQLITE_OK)
+            status = rs_fail_sqlite(store, error, code, "closing (keep the file and its -wal together)");
+        sqlite3_close_v2(store->db);
+        store->db = NULL;
+        if (status == RS_OK && !alone)
+            leave_wal_mode_later(store->write_uri);
+    }
+    free_store(store);
+    return status;
+}
