@@ -1,6 +1,6 @@
 /* "did you mean": the name in a list that a mistyped word most likely stands for. */
-#ifndef HARNESS_SUGGEST_H
-#define HARNESS_SUGGEST_H
+#ifndef SUPPORT_SUGGEST_H
+#define SUPPORT_SUGGEST_H
 
 #include <stddef.h>
 
