@@ -29,7 +29,8 @@ typedef enum wl_kind { WL_SYNTHETIC = 0, WL_CAPTURED } wl_kind;
 
 typedef struct wl_preset {
     const char     *name, *summary, *source; /* "mochi", "Mochi-1, 84 frames 480x848", where the geometry is from */
-    int32_t         heads_q, heads_kv, head_dim, layers;
+    int32_t         heads_q, heads_kv, head_dim;
+    int32_t         layers;         /* 0: a plain generator, no model */
     sparge_causal   causal;
     sparge_grid     grid;           /* zero for language models */
     int64_t         default_seqlen; /* language models; grids have their own length */
@@ -70,7 +71,7 @@ typedef struct wl_workload {
 } wl_workload;
 
 sparge_status wl_resolve(const wl_request *request, wl_workload *workload, sparge_error *error);
-void          wl_release(wl_workload *workload);
+void          wl_release(wl_workload *workload); /* also fine on a workload that wl_resolve failed to make */
 
 /* Captured files (.safetensors with q, k, v [B,H,L,D]), read through mmap. See docs/workloads.md for the metadata. */
 typedef struct wl_captured_info {
