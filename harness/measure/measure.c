@@ -1,0 +1,398 @@
+/* The course of a measurement. Every way to end fills the result through end(). */
+#include "measure/measure.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "measure/memory.h"
+
+/* What one call of sb_session_measure works with. */
+typedef struct course {
+    sb_session *session;
+    const sb_point *point;
+    const sparge_problem *problem;
+    sb_result *result;
+    sparge_plan *plan;
+    sparge_io io;
+    int32_t visits; /* that stand */
+    int64_t sum_ns; /* of their samples */
+    int64_t lost, zero;
+    int stopped;
+} course;
+
+int64_t sb_clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+rs_facts sb_facts_unknown(void)
+{
+    return (rs_facts){
+        .sparsity = NAN,
+        .sparsity_mg = NAN,
+        .sparsity_pv = NAN,
+        .pv_unit = -1,
+        .block_q = -1,
+        .block_k = -1,
+        .units_visible = -1,
+        .units_qk = -1,
+        .units_pv_skipped = NAN,
+        .dense_ops = NAN,
+        .executed_ops = NAN,
+        .workspace_bytes = -1,
+        .sim_q = NAN,
+        .sim_k = NAN,
+        .error_rows = -1,
+        .error_all_rows = -1,
+        .rel_l1 = NAN,
+        .rel_l2 = NAN,
+        .cosine = NAN,
+        .rmse = NAN,
+        .max_abs = NAN,
+        .nonfinite = -1,
+    };
+}
+
+sparge_status sb_session_open(sparge_context *context, const sb_measure_options *options, sb_session *session)
+{
+    memset(session, 0, sizeof *session);
+    session->context = context;
+    session->options = *options;
+    session->timer.context = context;
+    session->started_ns = sb_clock_ns();
+    sparge_status status = sparge_device_get_info(context, &session->device);
+    session->options.schedule.is_device = strcmp(session->device.backend, "cuda") == 0;
+    return status;
+}
+
+static void drop_inputs(sb_session *session)
+{
+    if (session->has_inputs)
+        sb_inputs_release(session->context, &session->inputs);
+    if (session->has_reference)
+        sb_reference_release(&session->reference);
+    session->has_inputs = session->has_reference = 0;
+}
+
+void sb_session_close(sb_session *session)
+{
+    drop_inputs(session);
+    sb_timer_release(&session->timer);
+}
+
+/* Sets the outcome; returns -1 so that ending is one statement. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 3, 4)))
+#endif
+static int
+end(course *c, rs_outcome outcome, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    vsnprintf(c->result->reason, sizeof c->result->reason, format, list);
+    va_end(list);
+    c->result->outcome = outcome;
+    return -1;
+}
+
+static int end_with_status(course *c, sparge_status status, const char *text)
+{
+    rs_outcome outcome = status == SPARGE_ERROR_UNSUPPORTED ? RS_SKIPPED : RS_FAILED;
+    return end(c, outcome, "%s", text && text[0] ? text : sparge_status_name(status));
+}
+
+static int end_with_context(course *c, sparge_status status)
+{
+    return end_with_status(c, status, sparge_error_string(c->session->context));
+}
+
+/* Refuses what would not fit. `host` and `device` bytes are about to be taken; one pool for backends on the host. */
+static int check_memory(course *c, const char *what, size_t device_bytes, size_t host_bytes)
+{
+    const sb_session *s = c->session;
+    char need[32], have[32];
+    int one_pool = strcmp(s->device.backend, "cuda") != 0;
+    uint64_t device = one_pool ? (uint64_t)device_bytes + host_bytes : device_bytes;
+    uint64_t available = sb_memory_available_on(&s->device);
+    if (s->options.max_memory > 0 && s->options.max_memory < available)
+        available = s->options.max_memory;
+    uint64_t host_available = one_pool ? UINT64_MAX : sb_memory_available();
+    if (device <= available && host_bytes <= host_available)
+        return 0;
+    int device_short = device > available;
+    sb_memory_text(device_short ? device : host_bytes, need, sizeof need);
+    sb_memory_text(device_short ? available : host_available, have, sizeof have);
+    return end(c, RS_SKIPPED, "memory: %s need %s, %s are available", what, need, have);
+}
+
+static int provide_inputs(course *c)
+{
+    sb_session *s = c->session;
+    if (s->has_inputs && s->workload_index == c->point->workload_index)
+        return 0;
+    drop_inputs(s);
+    size_t bytes, largest;
+    sparge_tensor q = sparge_tensor_hnd(NULL, c->problem->dtype, c->problem->batch, c->problem->heads_q,
+                                        c->problem->seqlen_q, c->problem->head_dim);
+    if (sb_inputs_bytes(&c->point->workload, &bytes) != 0 || sb_tensor_bytes(&q, &largest) != 0)
+        return end(c, RS_SKIPPED, "memory: the inputs are larger than any memory");
+    if (check_memory(c, "the inputs", bytes, c->point->workload.kind == WL_CAPTURED ? largest : 0) != 0)
+        return -1;
+    sparge_error error = {0};
+    sparge_status status = sb_inputs_create(s->context, &c->point->workload, &s->inputs, &error);
+    if (status != SPARGE_OK)
+        return end_with_status(c, status, error.text);
+    s->has_inputs = 1;
+    s->workload_index = c->point->workload_index;
+    return 0;
+}
+
+static int provide_plan(course *c)
+{
+    sb_session *s = c->session;
+    sparge_tensor *o = &c->io.o;
+    *o = sparge_tensor_hnd(NULL, c->problem->dtype, c->problem->batch, c->problem->heads_q, c->problem->seqlen_q,
+                           c->problem->head_dim);
+    size_t o_bytes, reference_bytes = 0;
+    if (sb_tensor_bytes(o, &o_bytes) != 0 ||
+        (s->options.error_rows != 0 && sb_reference_bytes(c->problem, s->options.error_rows, &reference_bytes) != 0))
+        return end(c, RS_SKIPPED, "memory: the output is larger than any memory");
+    if (s->has_reference)
+        reference_bytes = 0;
+    if (check_memory(c, "output and reference", o_bytes, reference_bytes) != 0)
+        return -1;
+    sparge_status status = sparge_plan_create(s->context, c->point->params, c->problem, &c->plan);
+    if (status != SPARGE_OK)
+        return end_with_context(c, status);
+    /* The workspace is reserved by now, but its pages are not touched before the first launch. */
+    size_t workspace = sparge_plan_workspace_bytes(c->plan);
+    if (workspace > SIZE_MAX - o_bytes)
+        return end(c, RS_SKIPPED, "memory: the workspace is larger than any memory");
+    if (strcmp(s->device.backend, "cuda") == 0)
+        workspace = 0; /* taken already */
+    if (check_memory(c, "workspace, output and reference", workspace + o_bytes, reference_bytes) != 0)
+        return -1;
+    status = sparge_alloc(s->context, o_bytes, &o->data);
+    if (status != SPARGE_OK)
+        return end_with_context(c, status);
+    c->io.q = s->inputs.q;
+    c->io.k = s->inputs.k;
+    c->io.v = s->inputs.v;
+    status = sparge_fill(s->context, o->data, 0xff, o_bytes);
+    return status == SPARGE_OK ? 0 : end_with_context(c, status);
+}
+
+/* *launch_ns: the time of the last warm-up launch. */
+static int warm_up(course *c, int64_t *launch_ns)
+{
+    sb_session *s = c->session;
+    int64_t sum_ns = 0;
+    for (int32_t launches = 0; sb_schedule_warms(&s->options.schedule, launches, sum_ns); launches++) {
+        sb_visit visit;
+        int64_t before_ns = sb_clock_ns();
+        sparge_status status = sb_visit_run(&s->timer, c->plan, &c->io, SB_VISIT_TOTAL, 1, s->options.stop, &visit);
+        if (status != SPARGE_OK)
+            return end_with_context(c, status);
+        int64_t wall_ns = sb_clock_ns() - before_ns;
+        *launch_ns = visit.sum_ns > 0 ? visit.sum_ns : wall_ns; /* of a timer that lost the record */
+        sum_ns += *launch_ns;
+        c->stopped = visit.interrupted;
+        sb_visit_release(&visit);
+        if (c->stopped)
+            return end(c, RS_PARTIAL, "interrupted");
+    }
+    /* Warm-up must not have written what the timed launches are checked for. */
+    size_t bytes;
+    if (sb_tensor_bytes(&c->io.o, &bytes) != 0)
+        return end(c, RS_FAILED, "the output has no size");
+    sparge_status status = sparge_fill(s->context, c->io.o.data, 0xff, bytes);
+    return status == SPARGE_OK ? 0 : end_with_context(c, status);
+}
+
+static const char *timer_name(const sb_session *session)
+{
+    if (strcmp(session->device.backend, "cuda") == 0)
+        return "cuda-event";
+    return strcmp(session->device.backend, "fake") == 0 ? "fake" : "monotonic-raw";
+}
+
+static int record_visit(course *c, const sb_visit *visit, int64_t started_ns, sb_visit_fn fn, void *user)
+{
+    char flags[64];
+    snprintf(flags, sizeof flags, "%s%s%s", visit->interrupted ? "partial" : "",
+             visit->interrupted && visit->lost ? "," : "", visit->lost ? "lost" : "");
+    rs_visit row = {
+        .position = c->visits,
+        .kind = visit->kind == SB_VISIT_TOTAL ? "total" : "stages",
+        .timer = timer_name(c->session),
+        .started_ns = started_ns - c->session->started_ns,
+        .launches = visit->launches,
+        .clock_mhz = NAN,
+        .power_mw = NAN,
+        .temperature_c = NAN,
+        .flags = flags,
+        .samples = visit->sample,
+        .sample_count = visit->sample_count,
+    };
+    return fn(user, &row);
+}
+
+/* *code: what fn returned. */
+static int run_visits(course *c, int32_t launches, sb_visit_fn fn, void *user, int *code)
+{
+    sb_session *s = c->session;
+    const sb_schedule *schedule = &s->options.schedule;
+    int32_t earlier = c->visits;
+    int64_t begun_ns = sb_clock_ns();
+    while (sb_schedule_continues(schedule, c->visits, c->sum_ns)) {
+        int64_t now_ns = sb_clock_ns();
+        if (now_ns - begun_ns >= schedule->max_time_ns)
+            break;
+        sb_visit visit;
+        sb_visit_kind kind = c->visits % 2 == 0 ? SB_VISIT_TOTAL : SB_VISIT_STAGES;
+        sparge_status status = sb_visit_run(&s->timer, c->plan, &c->io, kind, launches, s->options.stop, &visit);
+        if (status != SPARGE_OK)
+            return end_with_context(c, status);
+        c->stopped = visit.interrupted;
+        if (visit.launches > 0) {
+            *code = record_visit(c, &visit, now_ns, fn, user);
+            c->visits++;
+            c->sum_ns += visit.sum_ns;
+            c->lost += (int64_t)visit.lost;
+            c->zero += (int64_t)visit.zero;
+        }
+        sb_visit_release(&visit);
+        if (*code != 0)
+            return end(c, RS_PARTIAL, "the results could not be written");
+        if (c->stopped)
+            return end(c, RS_PARTIAL, "interrupted");
+    }
+    if (c->visits > earlier)
+        return 0;
+    /* Nothing was left to time; the output is still to be made. */
+    sparge_status status = sparge_plan_run(c->plan, SPARGE_STAGE_ALL, &c->io);
+    return status == SPARGE_OK ? 0 : end_with_context(c, status);
+}
+
+static int gather_facts(course *c)
+{
+    rs_facts *facts = &c->result->facts;
+    sparge_stats stats;
+    sparge_status status = sparge_plan_get_stats(c->plan, &stats);
+    if (status != SPARGE_OK)
+        return end_with_context(c, status);
+    facts->sparsity = stats.sparsity;
+    facts->sparsity_mg = stats.sparsity_mg;
+    facts->sparsity_pv = stats.sparsity_pv;
+    facts->sparsity_basis = stats.basis == SPARGE_BASIS_PAIR ? "pair" : "block";
+    facts->pv_unit = stats.pv_unit;
+    facts->block_q = stats.block_q;
+    facts->block_k = stats.block_k;
+    facts->units_visible = stats.visible;
+    facts->units_qk = stats.qk;
+    facts->units_pv_skipped = stats.pv_skipped;
+    facts->dense_ops = sparge_problem_dense_ops(c->problem);
+    facts->executed_ops = stats.executed_ops;
+    size_t workspace = sparge_plan_workspace_bytes(c->plan);
+    facts->workspace_bytes = workspace > INT64_MAX ? -1 : (int64_t)workspace;
+    c->result->has_facts = 1;
+    double sim_q, sim_k;
+    if (sparge_plan_get_similarity(c->plan, &sim_q, &sim_k) == SPARGE_OK) { /* most methods have none */
+        facts->sim_q = sim_q;
+        facts->sim_k = sim_k;
+    }
+    return 0;
+}
+
+static int provide_reference(course *c)
+{
+    sb_session *s = c->session;
+    if (s->options.error_rows == 0 || s->has_reference)
+        return 0;
+    sparge_error error = {0};
+    sparge_status status =
+        sb_reference_create(s->context, c->problem, &s->inputs, s->options.error_rows, c->point->request.seed,
+                            s->options.stop, &s->reference, &c->stopped, &error);
+    if (status != SPARGE_OK)
+        return end_with_status(c, status, error.text);
+    if (c->stopped)
+        return end(c, RS_PARTIAL, "interrupted");
+    s->has_reference = 1;
+    return 0;
+}
+
+static int check_output(course *c)
+{
+    sb_session *s = c->session;
+    rs_facts *facts = &c->result->facts;
+    const sb_reference *reference = s->options.error_rows != 0 ? &s->reference : NULL;
+    sb_error_sums sums = {0};
+    sparge_error error = {0};
+    sparge_status status = sb_reference_compare(s->context, &c->io.o, reference, &facts->nonfinite, &sums, &error);
+    if (status != SPARGE_OK)
+        return end_with_status(c, status, error.text);
+    facts->error_rows = reference ? reference->rows : 0;
+    facts->error_all_rows = reference && reference->all;
+    if (reference) {
+        sb_errors errors = sb_errors_of(&sums);
+        facts->rel_l1 = errors.rel_l1;
+        facts->rel_l2 = errors.rel_l2;
+        facts->cosine = errors.cosine;
+        facts->rmse = errors.rmse;
+        facts->max_abs = errors.max_abs;
+    }
+    if (facts->nonfinite > 0)
+        return end(c, RS_FAILED, "output: %lld values are NaN or infinite, or were never written",
+                   (long long)facts->nonfinite);
+    return 0;
+}
+
+static int judge_times(course *c)
+{
+    int32_t needed = sb_schedule_needed(&c->session->options.schedule);
+    if (c->lost > 0)
+        return end(c, RS_UNMEASURED, "the timer lost %lld records", (long long)c->lost);
+    if (c->zero > 0)
+        return end(c, RS_UNMEASURED, "the timer gave 0 ns for %lld launches or stages", (long long)c->zero);
+    if (c->visits < needed)
+        return end(c, RS_UNMEASURED, "the time cap of %.3g s (--max-time) ended the point after %d of %d visits",
+                   (double)c->session->options.schedule.max_time_ns / 1e9, c->visits, needed);
+    c->result->outcome = RS_DONE;
+    return 0;
+}
+
+int sb_session_measure(sb_session *session, const sb_point *point, const sb_earlier *earlier, sb_visit_fn fn,
+                       void *user, sb_result *result)
+{
+    memset(result, 0, sizeof *result);
+    result->facts = sb_facts_unknown();
+    course c = {
+        .session = session,
+        .point = point,
+        .problem = &point->workload.problem,
+        .result = result,
+        .visits = earlier->visits,
+        .sum_ns = earlier->sum_ns,
+        .zero = earlier->zero,
+    };
+    int code = 0;
+    int64_t launch_ns = 0;
+    sparge_error error = {0};
+    /* What the method cannot do, parameters that --method all left incomplete included, is known before memory is. */
+    sparge_status status = sparge_params_check(point->params, c.problem, &error);
+    if (status != SPARGE_OK)
+        end(&c, RS_SKIPPED, "%s", error.text);
+    else if (provide_inputs(&c) == 0 && provide_plan(&c) == 0 && warm_up(&c, &launch_ns) == 0 &&
+             run_visits(&c, sb_schedule_launches(&session->options.schedule, launch_ns), fn, user, &code) == 0 &&
+             gather_facts(&c) == 0 && provide_reference(&c) == 0 && check_output(&c) == 0)
+        judge_times(&c);
+    sparge_plan_destroy(c.plan);
+    sparge_free(session->context, c.io.o.data);
+    return code;
+}

@@ -1,0 +1,62 @@
+/* /proc/meminfo and the control group of version 2. */
+#include "measure/memory.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static uint64_t read_number(const char *path)
+{
+    uint64_t value = UINT64_MAX;
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return UINT64_MAX;
+    if (fscanf(file, "%" SCNu64, &value) != 1)
+        value = UINT64_MAX; /* "max" */
+    fclose(file);
+    return value;
+}
+
+static uint64_t read_meminfo(void)
+{
+    char line[256];
+    uint64_t kib = UINT64_MAX;
+    FILE *file = fopen("/proc/meminfo", "r");
+    if (!file)
+        return UINT64_MAX;
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &kib) == 1)
+            break;
+    fclose(file);
+    return kib > UINT64_MAX / 1024 ? UINT64_MAX : kib * 1024;
+}
+
+uint64_t sb_memory_available(void)
+{
+    uint64_t available = read_meminfo();
+    uint64_t limit = read_number("/sys/fs/cgroup/memory.max");
+    uint64_t used = read_number("/sys/fs/cgroup/memory.current");
+    if (limit == UINT64_MAX || used == UINT64_MAX)
+        return available;
+    uint64_t left = limit > used ? limit - used : 0;
+    return left < available ? left : available;
+}
+
+uint64_t sb_memory_available_on(const sparge_device_info *info)
+{
+    if (strcmp(info->backend, "cpu") == 0 || strcmp(info->backend, "fake") == 0)
+        return sb_memory_available();
+    return info->memory_bytes > 0 ? info->memory_bytes : UINT64_MAX;
+}
+
+void sb_memory_text(uint64_t bytes, char *text, size_t size)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    while (value >= 1024.0 && unit + 1 < sizeof units / sizeof *units) {
+        value /= 1024.0;
+        unit++;
+    }
+    snprintf(text, size, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+}

@@ -1,0 +1,20 @@
+/* Memory that a point may take: asked for before it is allocated, so that a sweep is never ended by the kernel. */
+#ifndef MEASURE_MEMORY_H
+#define MEASURE_MEMORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sparge/sparge.h"
+
+/* Host memory that can be taken without swapping: MemAvailable, or what the control group leaves, whichever is less.
+ * UINT64_MAX if the system does not say. */
+uint64_t sb_memory_available(void);
+
+/* The same for the memory of a backend: the host's for cpu and fake, the device's for others. */
+uint64_t sb_memory_available_on(const sparge_device_info *info);
+
+/* "12.3 GiB" */
+void sb_memory_text(uint64_t bytes, char *text, size_t size);
+
+#endif

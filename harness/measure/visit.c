@@ -1,0 +1,123 @@
+/* Timing: events are recorded around the launches, then read in order. */
+#include "measure/visit.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STAGES = 3 };
+
+/* What one pair of events surrounds. */
+typedef struct span {
+    int stages; /* SPARGE_STAGE_* */
+    rs_stage name;
+} span;
+
+static int spans_of(const sparge_plan *plan, sb_visit_kind kind, span out[STAGES])
+{
+    static const span stage[STAGES] = {
+        {SPARGE_STAGE_PREPARE, RS_PREPARE}, {SPARGE_STAGE_SELECT, RS_SELECT}, {SPARGE_STAGE_ATTEND, RS_ATTEND}};
+    int count = 0;
+    if (kind == SB_VISIT_TOTAL) {
+        out[count++] = (span){SPARGE_STAGE_ALL, RS_TOTAL};
+        return count;
+    }
+    for (int i = 0; i < STAGES; i++)
+        if (sparge_plan_stages(plan) & stage[i].stages)
+            out[count++] = stage[i];
+    return count;
+}
+
+static sparge_status reserve_events(sb_timer *timer, size_t count)
+{
+    if (count <= timer->count)
+        return SPARGE_OK;
+    sparge_event **event = realloc(timer->event, count * sizeof *event);
+    if (!event)
+        return SPARGE_ERROR_OUT_OF_MEMORY;
+    timer->event = event;
+    while (timer->count < count) {
+        sparge_status status = sparge_event_create(timer->context, &event[timer->count]);
+        if (status != SPARGE_OK)
+            return status;
+        timer->count++;
+    }
+    return SPARGE_OK;
+}
+
+void sb_timer_release(sb_timer *timer)
+{
+    for (size_t i = 0; i < timer->count; i++)
+        sparge_event_destroy(timer->event[i]);
+    free(timer->event);
+    memset(timer, 0, sizeof *timer);
+}
+
+static sparge_status launch(sb_timer *timer, sparge_plan *plan, const sparge_io *io, const span *spans, int count,
+                            size_t event)
+{
+    sparge_status status = SPARGE_OK;
+    for (int i = 0; i < count && status == SPARGE_OK; i++, event += 2) {
+        status = sparge_event_record(timer->event[event]);
+        if (status == SPARGE_OK)
+            status = sparge_plan_run(plan, spans[i].stages, io);
+        if (status == SPARGE_OK)
+            status = sparge_event_record(timer->event[event + 1]);
+    }
+    return status;
+}
+
+/* A pair without a time is counted and leaves a gap: the other samples keep their launch numbers. */
+static void read_samples(const sb_timer *timer, const span *spans, int count, sb_visit *visit)
+{
+    size_t event = 0;
+    for (int32_t k = 0; k < visit->launches; k++) {
+        for (int i = 0; i < count; i++, event += 2) {
+            int64_t ns;
+            if (sparge_event_elapsed_ns(timer->event[event], timer->event[event + 1], &ns) != SPARGE_OK || ns < 0) {
+                visit->lost++;
+                continue;
+            }
+            visit->zero += ns == 0;
+            visit->sum_ns += ns;
+            visit->sample[visit->sample_count++] = (rs_sample){.ns = ns, .launch = k, .stage = spans[i].name};
+        }
+    }
+}
+
+sparge_status sb_visit_run(sb_timer *timer, sparge_plan *plan, const sparge_io *io, sb_visit_kind kind,
+                           int32_t launches, int (*stop)(void), sb_visit *visit)
+{
+    span spans[STAGES];
+    int count = spans_of(plan, kind, spans);
+    memset(visit, 0, sizeof *visit);
+    visit->kind = kind;
+    size_t samples = (size_t)launches * (size_t)count;
+    visit->sample = calloc(samples, sizeof *visit->sample);
+    if (!visit->sample)
+        return SPARGE_ERROR_OUT_OF_MEMORY;
+    sparge_status status = reserve_events(timer, 2 * samples);
+    while (status == SPARGE_OK && visit->launches < launches) {
+        if (stop()) {
+            visit->interrupted = 1;
+            break;
+        }
+        status = launch(timer, plan, io, spans, count, 2 * (size_t)visit->launches * (size_t)count);
+        visit->launches += status == SPARGE_OK;
+    }
+    sparge_status waited = sparge_synchronize(timer->context);
+    if (status == SPARGE_OK)
+        status = waited;
+    if (status == SPARGE_OK)
+        read_samples(timer, spans, count, visit);
+    else
+        sb_visit_release(visit);
+    return status;
+}
+
+void sb_visit_release(sb_visit *visit)
+{
+    free(visit->sample);
+    visit->sample = NULL;
+    visit->sample_count = 0;
+}
