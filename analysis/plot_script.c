@@ -1,0 +1,266 @@
+/* The parts that every gnuplot script shares: strings, terminals, legends, axes and their ticks. */
+#include "plot.h"
+#include "table_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STRING_MAX = 64 }; /* characters: what one column of a paper holds beside a legend's sample */
+
+size_t plot_string_length(const char *text)
+{
+    size_t length = 0;
+    for (; *text && length < STRING_MAX; length++)
+        table_code_point(&text);
+    return length;
+}
+
+/* Single quotes: gnuplot expands nothing inside them (no backslashes, backquotes or macros), a quote is doubled. */
+static void put_string(const char *text, int tic, FILE *out)
+{
+    size_t length = 0;
+    for (const char *t = text; *t; length++)
+        table_code_point(&t);
+    fputc('\'', out);
+    for (size_t i = 0; *text; i++) {
+        const char *begin = text;
+        const uint32_t code = table_code_point(&text);
+        if (length > STRING_MAX && i > STRING_MAX / 2 && i < length - STRING_MAX / 2 + 1) {
+            if (i == STRING_MAX / 2 + 1)
+                fputs("\xe2\x80\xa6", out); /* an ellipsis for the middle */
+        } else if (code < 0x20 || (code >= 0x7f && code < 0xa0) || (code == 0xfffd && text - begin == 1)) {
+            fputc(' ', out);
+        } else {
+            if (code == '\'' || (code == '%' && tic))
+                fputc((int)code, out);
+            fwrite(begin, 1, (size_t)(text - begin), out);
+        }
+    }
+    fputc('\'', out);
+}
+
+void plot_string(const char *text, FILE *out)
+{
+    put_string(text, 0, out);
+}
+
+void plot_tic_string(const char *text, FILE *out)
+{
+    put_string(text, 1, out);
+}
+
+void plot_number(double value, FILE *out)
+{
+    if (isfinite(value))
+        fprintf(out, " %.9g", value);
+    else
+        fputs(" ?", out);
+}
+
+static void put_comment(const char *before, const char *text, FILE *out)
+{
+    fputs(before, out);
+    for (; *text; text++)
+        fputc((unsigned char)*text < 0x20 ? ' ' : *text, out);
+    fputc('\n', out);
+}
+
+void plot_begin(const char *title, const char *source, FILE *out)
+{
+    put_comment("# ", title, out);
+    put_comment("# Data: ", source, out);
+    fputs("# Draw it again with: gnuplot THIS-FILE (writes .svg, .pdf and .png beside it)\n"
+          "if (!exists('base')) base = ARG0[1:strlen(ARG0)-3]\n"
+          "set datafile missing '?'\n"
+          "set termoption noenhanced\n"
+          "set border 3 linewidth 0.8 linecolor rgb '#404040'\n"
+          "set tics nomirror out scale 0.6\n"
+          "set grid xtics ytics back linetype 1 linewidth 0.5 linecolor rgb '#dddddd'\n"
+          "set errorbars 0.6\n",
+          out);
+}
+
+typedef struct terminal {
+    const char *kind, *options; /* `options` without the size */
+    double width;               /* in units of 1/per_unit: pixels, or points for the PDF */
+    double unit;                /* what the terminal's size is given in: width / unit */
+    const char *suffix;         /* of the unit */
+    double glyph, sample, line,
+        title; /* mean width of a character; legend sample, legend line, title: in width units */
+} terminal;
+
+static const terminal terminals[] = {
+    {"svg", "font 'Helvetica,Arial,sans-serif,14' background rgb 'white' linewidth 1.5", 760, 1, "", 7.4, 62, 20, 34},
+    {"pdf", "font 'Helvetica,7' linewidth 1 pointscale 0.45", 241.2, 72, "in", 3.75, 32, 9.6, 4},
+    {"png", "font 'Helvetica,13' fontscale 2 linewidth 2.8 pointscale 2.2", 1520, 1, "", 15, 124, 40, 68},
+};
+
+void plot_begin_drawing(const char *title, const plot_frame *frame, FILE *out)
+{
+    fputs("do for [kind in 'svg pdf png'] {\n", out);
+    for (size_t i = 0; i < sizeof terminals / sizeof *terminals; i++) {
+        const terminal *t = &terminals[i];
+        const double entry = t->glyph * (double)frame->longest_entry + t->sample;
+        const size_t fit = (size_t)fmax(1, floor(t->width * 0.97 / entry));
+        const size_t rows = (frame->entries + fit - 1) / fit;
+        const size_t columns = rows ? (frame->entries + rows - 1) / rows : 1; /* even rows look tidier */
+        const double height = t->width * frame->height + t->line * (double)rows + t->title;
+        fprintf(out, "    if (kind eq '%s') {\n        set terminal %s%s noenhanced size %.4g%s,%.4g%s %s\n", t->kind,
+                t->kind, strcmp(t->kind, "svg") == 0 ? "" : "cairo", t->width / t->unit, t->suffix, height / t->unit,
+                t->suffix, t->options);
+        if (frame->entries)
+            fprintf(out,
+                    "        set key outside bottom center horizontal Left reverse maxcols %zu samplen 2.5 spacing "
+                    "1.05 width 1\n",
+                    columns);
+        if (strcmp(t->kind, "pdf") == 0) {
+            fputs("        unset title\n", out);
+        } else {
+            fputs("        set title ", out);
+            plot_string(title, out);
+            fputs(" noenhanced\n", out);
+        }
+        fputs("    }\n", out);
+    }
+    if (!frame->entries)
+        fputs("    unset key\n", out);
+    fputs("    set output base.'.'.kind\n", out);
+}
+
+void plot_end_drawing(FILE *out)
+{
+    fputs("    unset output\n}\n", out);
+}
+
+/* Ticks of a logarithmic axis: the coarsest set of mantissas that gives at least three. */
+static void log_tics(const char *which, double min, double max, FILE *out)
+{
+    static const struct {
+        size_t count;
+        double mantissa[16];
+    } sets[] = {
+        {1, {1}},
+        {3, {1, 2, 5}},
+        {7, {1, 1.5, 2, 3, 4, 5, 7}},
+        {16, {1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9}},
+    };
+    const int first = (int)floor(log10(min)), last = (int)floor(log10(max));
+    const int stride = (last - first) / 8 + 1; /* decades between ticks where there are very many */
+    size_t chosen = 0;
+    for (; chosen + 1 < sizeof sets / sizeof *sets; chosen++) {
+        size_t inside = 0;
+        for (int decade = first; decade <= last; decade++)
+            for (size_t i = 0; i < sets[chosen].count; i++) {
+                const double tic = sets[chosen].mantissa[i] * pow(10, decade);
+                inside += tic >= min && tic <= max;
+            }
+        if (inside >= 3)
+            break;
+    }
+    fprintf(out, "set %stics (", which);
+    const char *separator = "";
+    for (int decade = first; decade <= last; decade++) {
+        const int labelled = chosen > 0 || (decade - first) % stride == 0;
+        for (size_t i = 0; labelled && i < sets[chosen].count; i++) {
+            const double tic = sets[chosen].mantissa[i] * pow(10, decade);
+            if (tic < min || tic > max)
+                continue;
+            fprintf(out, "%s'%.9g' %.9g", separator, tic, tic);
+            separator = ", ";
+        }
+        for (int m = 2; chosen == 0 && stride == 1 && m < 10; m++) {
+            const double tic = m * pow(10, decade);
+            if (tic < min || tic > max)
+                continue;
+            fprintf(out, "%s'' %.9g 1", separator, tic);
+            separator = ", ";
+        }
+    }
+    fputs(")\n", out);
+}
+
+static void put_length(double length, FILE *out)
+{
+    const long long tokens = (long long)length, k = 1024;
+    if (tokens % (k * k) == 0)
+        fprintf(out, "'%lldm' %lld", tokens / (k * k), tokens);
+    else if (tokens % k == 0)
+        fprintf(out, "'%lldk' %lld", tokens / k, tokens);
+    else
+        fprintf(out, "'%lld' %lld", tokens, tokens);
+}
+
+static int compare_lengths(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Ticks at the lengths measured, if they are apart enough to be read; else at powers of two. */
+static void token_tics(const char *which, double min, double max, const double *value, size_t count, FILE *out)
+{
+    enum { TICS_MAX = 9 };
+    const double apart = 1.3;
+    double length[TICS_MAX];
+    size_t lengths = 0;
+    int crowded = 0;
+    double *sorted = malloc((count ? count : 1) * sizeof *sorted);
+    if (sorted) {
+        memcpy(sorted, value, count * sizeof *sorted);
+        qsort(sorted, count, sizeof *sorted, compare_lengths);
+    }
+    for (size_t i = 0; sorted && i < count && !crowded; i++) {
+        if (lengths && sorted[i] <= length[lengths - 1])
+            continue;
+        if (lengths == TICS_MAX || (lengths && sorted[i] < apart * length[lengths - 1]))
+            crowded = 1;
+        else
+            length[lengths++] = sorted[i];
+    }
+    free(sorted);
+    if (crowded) {
+        const double octaves = log2(max / min), stride = exp2(ceil(octaves / TICS_MAX));
+        lengths = 0;
+        for (double tic = exp2(ceil(log2(min))); tic <= max && lengths < TICS_MAX; tic *= stride)
+            length[lengths++] = tic;
+    }
+    fprintf(out, "set %stics (", which);
+    for (size_t i = 0; i < lengths; i++) {
+        if (i)
+            fputs(", ", out);
+        put_length(length[i], out);
+    }
+    fputs(")\n", out);
+}
+
+void plot_write_axis(const char *which, const plot_axis *axis, double min, double max, const double *value,
+                     size_t count, FILE *out)
+{
+    fprintf(out, "set %slabel ", which);
+    plot_string(axis->label, out);
+    fputs(" noenhanced\n", out);
+    switch (axis->scale) {
+    case PLOT_FROM_ZERO:
+        fprintf(out, "set %srange [0:%.6g]\n", which, max > 0 ? max * 1.08 : 1);
+        return;
+    case PLOT_SHARE:
+        /* A little room left of 0, where dense methods stand. */
+        fprintf(out, "set %srange [%s:%.6g]\nset %stics 0.1\n", which, strcmp(which, "x") == 0 ? "-0.02" : "0",
+                fmin(1.02, fmax(0.2, ceil(max * 10 + 0.2) / 10)), which);
+        return;
+    case PLOT_LOG:
+    case PLOT_TOKENS: {
+        const double room = axis->scale == PLOT_LOG ? 1.3 : 1.12;
+        const double widen = max / min < 2 ? sqrt(2 / (max / min)) : 1; /* at least one octave */
+        const double low = min / (room * widen), high = max * room * widen;
+        fprintf(out, "set logscale %s %d\nset %srange [%.6g:%.6g]\n", which, axis->scale == PLOT_LOG ? 10 : 2, which,
+                low, high);
+        if (axis->scale == PLOT_LOG)
+            log_tics(which, low, high, out);
+        else
+            token_tics(which, low, high, value, count, out);
+        return;
+    }
+    }
+}
