@@ -62,6 +62,8 @@ typedef struct cpu_plan {
     sparge_stats      stats;     /* counts; select sets visible, qk and extra, attend pv_skipped and executed_ops */
     void             *scratch;   /* select's workspace */
     size_t            scratch_bytes;
+    double           *mean_sum;  /* prepare's partial sums of K's mean and partial maxima of V */
+    float            *v_max;
     struct cpu_attend *attend;   /* attend's tables and per-thread workspace (attend/attend.h) */
     void             *memory;    /* list of the allocations of cpu_take */
 } cpu_plan;
