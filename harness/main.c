@@ -1,5 +1,6 @@
 /* sparge-bench: finds the command, hands it its arguments, and makes sure that what it printed has arrived. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -48,10 +49,11 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    /* A reader that goes away (`| head`) ends the program quietly, also where the parent ignores the signal. */
+    signal(SIGPIPE, SIG_DFL);
     int code = run(argc, argv);
-    /* A reader that went away (`| head`) is no error; a full disk is. */
     errno = 0;
-    if ((fflush(stdout) != 0 || ferror(stdout)) && errno != EPIPE && code == SB_EXIT_OK)
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == SB_EXIT_OK)
         code = sb_fail(SB_EXIT_ENVIRONMENT, "cannot write to standard output: %s",
                        errno ? strerror(errno) : "an earlier write failed");
     return code;
