@@ -16,8 +16,9 @@ enum {
 
 struct rs_store {
     sqlite3 *db;
-    char *path;                 /* as given: for messages */
-    char *read_uri, *write_uri; /* open the same file again: to ATTACH it, to tidy up after closing */
+    char *path;     /* as given: for messages */
+    char *read_uri; /* opens the same file for reading: to ATTACH it */
+    char *folder;   /* that it lies in */
     rs_mode mode;
     int may_write; /* file and folder are writable: also known of a store opened for reading */
 };
@@ -70,12 +71,18 @@ double rs_column_real(rs_query *query);   /* NULL: NAN */
 uint64_t rs_column_unsigned(rs_query *query);
 rs_status rs_query_end(rs_query *query, rs_error *error); /* releases it */
 
+rs_status rs_execute(const rs_store *store, const char *sql, const char *what, rs_error *error);
+
 /* A write transaction. rs_commit and rs_rollback end it; a commit that fails has rolled back. */
 rs_status rs_begin(const rs_store *store, const char *what, rs_error *error);
 rs_status rs_commit(const rs_store *store, const char *what, rs_error *error);
 void rs_rollback(const rs_store *store);
 /* Ends the transaction: commits if `status` is RS_OK, else rolls back and keeps the error. */
 rs_status rs_finish(const rs_store *store, rs_status status, const char *what, rs_error *error);
+
+/* journal.c */
+rs_status rs_enter_wal_mode(const rs_store *store, rs_error *error);
+void rs_free(rs_store *store);
 
 /* write.c. As stored. */
 const char *rs_stage_name(rs_stage stage);

@@ -5,9 +5,13 @@
  * what is unfinished here takes the further visits and the outcome that it has there. Nothing else here changes. */
 #include "internal.h"
 
+#include <stdio.h>
 #include <sys/stat.h>
 
-static const char what[] = "merging";
+typedef struct merge_job {
+    const rs_store *to;
+    const char *what; /* "merging FROM.db", for messages */
+} merge_job;
 
 /* In all statements: ?1 is the run's id there (in source), ?2 its id here (in main). */
 static const char *const add_run_sql[] = {
@@ -79,10 +83,10 @@ static const char *const fill_run_sql[] = {
     " ON CONFLICT (run_id, position) DO NOTHING",
 };
 
-static rs_status execute(const rs_store *to, const char *sql, int64_t there, int64_t here, rs_error *error)
+static rs_status execute(const merge_job *job, const char *sql, int64_t there, int64_t here, rs_error *error)
 {
     rs_query query;
-    rs_query_begin(&query, to, what, sql);
+    rs_query_begin(&query, job->to, job->what, sql);
     int parameters = sqlite3_bind_parameter_count(query.statement);
     if (parameters >= 1)
         rs_bind_integer(&query, there);
@@ -92,52 +96,52 @@ static rs_status execute(const rs_store *to, const char *sql, int64_t there, int
     return rs_query_end(&query, error);
 }
 
-static rs_status execute_all(const rs_store *to, const char *const *sql, size_t count, int64_t there, int64_t here,
+static rs_status execute_all(const merge_job *job, const char *const *sql, size_t count, int64_t there, int64_t here,
                              rs_error *error)
 {
     rs_status status = RS_OK;
     for (size_t i = 0; i < count && status == RS_OK; i++)
-        status = execute(to, sql[i], there, here, error);
+        status = execute(job, sql[i], there, here, error);
     return status;
 }
 
-static rs_status select_id(const rs_store *to, const char *sql, int64_t argument, int64_t *id, rs_error *error)
+static rs_status select_id(const merge_job *job, const char *sql, int64_t argument, int64_t *id, rs_error *error)
 {
     rs_query query;
-    rs_query_begin(&query, to, what, sql);
+    rs_query_begin(&query, job->to, job->what, sql);
     rs_bind_integer(&query, argument);
     *id = rs_step(&query) ? rs_column_integer(&query) : 0;
     return rs_query_end(&query, error);
 }
 
 /* Inside a transaction. */
-static rs_status copy_run(const rs_store *to, int64_t there, int *added, rs_error *error)
+static rs_status copy_run(const merge_job *job, int64_t there, int *added, rs_error *error)
 {
     static const char find_sql[] = "SELECT id FROM main.run WHERE uuid = (SELECT uuid FROM source.run WHERE id = ?1)";
     int64_t before = 0, here = 0;
-    rs_status status = select_id(to, find_sql, there, &before, error);
+    rs_status status = select_id(job, find_sql, there, &before, error);
     if (status == RS_OK && before == 0)
-        status = execute_all(to, add_run_sql, sizeof add_run_sql / sizeof add_run_sql[0], there, 0, error);
+        status = execute_all(job, add_run_sql, sizeof add_run_sql / sizeof add_run_sql[0], there, 0, error);
     if (status == RS_OK)
-        status = select_id(to, find_sql, there, &here, error);
+        status = select_id(job, find_sql, there, &here, error);
     if (status == RS_OK)
-        status = execute_all(to, fill_run_sql, sizeof fill_run_sql / sizeof fill_run_sql[0], there, here, error);
+        status = execute_all(job, fill_run_sql, sizeof fill_run_sql / sizeof fill_run_sql[0], there, here, error);
     *added = before == 0;
     return status;
 }
 
-static rs_status copy_all_runs(const rs_store *to, int64_t *runs_added, int64_t *runs_present, rs_error *error)
+static rs_status copy_all_runs(const merge_job *job, int64_t *runs_added, int64_t *runs_present, rs_error *error)
 {
     int64_t there = 0;
     for (;;) {
         rs_status status =
-            select_id(to, "SELECT ifnull(min(id), 0) FROM source.run WHERE id > ?1", there, &there, error);
+            select_id(job, "SELECT ifnull(min(id), 0) FROM source.run WHERE id > ?1", there, &there, error);
         if (status != RS_OK || there == 0)
             return status;
         int added = 0;
-        status = rs_begin(to, what, error);
+        status = rs_begin(job->to, job->what, error);
         if (status == RS_OK)
-            status = rs_finish(to, copy_run(to, there, &added, error), what, error);
+            status = rs_finish(job->to, copy_run(job, there, &added, error), job->what, error);
         if (status != RS_OK)
             return status;
         *runs_added += added;
@@ -152,20 +156,33 @@ static int is_same_file(const rs_store *a, const rs_store *b)
                       first.st_ino == second.st_ino);
 }
 
-rs_status rs_merge(rs_store *to, rs_store *from, int64_t *runs_added, int64_t *runs_present, rs_error *error)
+static rs_status merge_attached(const merge_job *job, int64_t *runs_added, int64_t *runs_present, rs_error *error)
 {
     static const char *const prepare_sql[] = {
         "CREATE TEMP TABLE unfinished (there INTEGER PRIMARY KEY, here INTEGER NOT NULL UNIQUE)",
         "CREATE TEMP TABLE new_visit (there INTEGER PRIMARY KEY)",
     };
     static const char *const tidy_sql[] = {"DROP TABLE IF EXISTS temp.unfinished",
-                                           "DROP TABLE IF EXISTS temp.new_visit", "DETACH source"};
+                                           "DROP TABLE IF EXISTS temp.new_visit"};
+    rs_status status = execute_all(job, prepare_sql, sizeof prepare_sql / sizeof prepare_sql[0], 0, 0, error);
+    if (status == RS_OK)
+        status = copy_all_runs(job, runs_added, runs_present, error);
+    rs_status tidied =
+        execute_all(job, tidy_sql, sizeof tidy_sql / sizeof tidy_sql[0], 0, 0, status == RS_OK ? error : NULL);
+    return status == RS_OK ? tidied : status;
+}
+
+rs_status rs_merge(rs_store *to, rs_store *from, int64_t *runs_added, int64_t *runs_present, rs_error *error)
+{
     *runs_added = 0;
     *runs_present = 0;
+    char what[256];
+    snprintf(what, sizeof what, "merging %s", from->path);
+    const merge_job job = {.to = to, .what = what};
     if (to->mode != RS_WRITE)
         return rs_fail(error, RS_ERROR_READ_ONLY, to->path, "%s: the file was opened for reading", what);
     if (is_same_file(to, from))
-        return rs_fail(error, RS_ERROR_ARGUMENT, to->path, "%s: source and target are the same file", what);
+        return rs_fail(error, RS_ERROR_ARGUMENT, to->path, "%s: it is the same file", what);
 
     rs_query attach;
     rs_query_begin(&attach, to, what, "ATTACH ?1 AS source");
@@ -174,12 +191,9 @@ rs_status rs_merge(rs_store *to, rs_store *from, int64_t *runs_added, int64_t *r
     rs_status status = rs_query_end(&attach, error);
     if (status != RS_OK)
         return status;
-    status = execute_all(to, prepare_sql, sizeof prepare_sql / sizeof prepare_sql[0], 0, 0, error);
+    status = merge_attached(&job, runs_added, runs_present, error);
+    rs_status detached = execute(&job, "DETACH source", 0, 0, status == RS_OK ? error : NULL);
     if (status == RS_OK)
-        status = copy_all_runs(to, runs_added, runs_present, error);
-    rs_status tidied =
-        execute_all(to, tidy_sql, sizeof tidy_sql / sizeof tidy_sql[0], 0, 0, status == RS_OK ? error : NULL);
-    if (status == RS_OK)
-        status = tidied;
+        status = detached;
     return status == RS_OK ? rs_succeed(error) : status;
 }

@@ -47,20 +47,16 @@ static rs_status apply_next(const rs_store *store, const rs_migration *migration
         return status;
 
     const rs_migration *next = &migrations[version];
-    int code = sqlite3_exec(store->db, next->sql, NULL, NULL, NULL);
-    if (code != SQLITE_OK)
-        return rs_fail_sqlite(store, error, code, next->name);
-    status = check_foreign_keys(store, next->name, error);
+    status = rs_execute(store, next->sql, next->name, error);
+    if (status == RS_OK)
+        status = check_foreign_keys(store, next->name, error);
     if (status != RS_OK)
         return status;
 
     char set_version[64];
     snprintf(set_version, sizeof set_version, "PRAGMA user_version = %" PRId64, version + 1);
-    code = sqlite3_exec(store->db, set_version, NULL, NULL, NULL);
-    if (code != SQLITE_OK)
-        return rs_fail_sqlite(store, error, code, next->name);
     *applied = 1;
-    return RS_OK;
+    return rs_execute(store, set_version, next->name, error);
 }
 
 rs_status rs_migrate(const rs_store *store, const rs_migration *migrations, int count, rs_error *error)

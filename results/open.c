@@ -1,8 +1,5 @@
-/* Opening and closing a results file.
- *
- * A file at rest is in rollback-journal mode, so that it is one file and can be read from a read-only folder. A writer
- * creates or migrates the schema in that mode, then turns on WAL; whoever closes last turns it off again. What is not
- * ours is recognised from the first bytes, before anything that might write. */
+/* Opening a results file: what is not ours, too new or damaged is refused before anything is written. The first bytes
+ * tell most of it; then SQLite recovers what a killed writer left, and the same is asked in SQL. */
 #include "internal.h"
 
 #include <errno.h>
@@ -17,13 +14,13 @@ enum {
     READ_VERSION_AT = 19,
     USER_VERSION_AT = 60,
     APPLICATION_ID_AT = 68,
-    WAL_VERSION = 2,
-    RETRY_MS = 10
+    WAL_VERSION = 2
 };
 
 /* What is known about the file before SQL touches it. */
 typedef struct file_facts {
     char *real_path; /* symbolic links resolved: the side files lie beside the real file */
+    char *folder;    /* of real_path */
     int exists;
     int may_write; /* file and folder */
     int has_wal, has_journal;
@@ -79,20 +76,19 @@ static int has_content(const char *path)
 static rs_status look_around_file(const char *path, file_facts *facts, rs_error *error)
 {
     const char *slash = strrchr(facts->real_path, '/');
-    char *folder = slash == NULL ? strdup(".") : strndup(facts->real_path, (size_t)(slash - facts->real_path) + 1);
+    facts->folder = slash == NULL ? strdup(".") : strndup(facts->real_path, (size_t)(slash - facts->real_path) + 1);
     char *wal = join(facts->real_path, "-wal");
     char *journal = join(facts->real_path, "-journal");
     rs_status status = RS_OK;
-    if (folder == NULL || wal == NULL || journal == NULL) {
+    if (facts->folder == NULL || wal == NULL || journal == NULL) {
         status = rs_fail(error, RS_ERROR_OTHER, path, "out of memory");
-    } else if (access(folder, F_OK) != 0) {
+    } else if (access(facts->folder, F_OK) != 0) {
         status = rs_fail(error, RS_ERROR_NOT_FOUND, path, "no such folder");
     } else {
-        facts->may_write = access(folder, W_OK) == 0 && (!facts->exists || access(facts->real_path, W_OK) == 0);
+        facts->may_write = access(facts->folder, W_OK) == 0 && (!facts->exists || access(facts->real_path, W_OK) == 0);
         facts->has_wal = has_content(wal);
         facts->has_journal = has_content(journal);
     }
-    free(folder);
     free(wal);
     free(journal);
     return status;
@@ -130,7 +126,7 @@ static rs_status look_at_file(const char *path, rs_mode mode, file_facts *facts,
     struct stat info;
     if (stat(path, &info) != 0) {
         if (errno != ENOENT)
-            return rs_fail(error, RS_ERROR_NOT_FOUND, path, "cannot be opened: %s", strerror(errno));
+            return rs_fail(error, RS_ERROR_OTHER, path, "cannot be opened: %s", strerror(errno));
         if (mode == RS_READ)
             return rs_fail(error, RS_ERROR_NOT_FOUND, path, "no such file");
         facts->real_path = strdup(path);
@@ -197,12 +193,6 @@ static rs_status connect_store(rs_store *store, const char *uri, rs_error *error
     return RS_OK;
 }
 
-static rs_status execute(const rs_store *store, const char *sql, const char *what, rs_error *error)
-{
-    int code = sqlite3_exec(store->db, sql, NULL, NULL, NULL);
-    return code == SQLITE_OK ? RS_OK : rs_fail_sqlite(store, error, code, what);
-}
-
 static rs_status count_schema_objects(const rs_store *store, int64_t *count, rs_error *error)
 {
     rs_query query;
@@ -249,57 +239,16 @@ static rs_status check_integrity(const rs_store *store, rs_error *error)
     return damaged ? RS_ERROR_CORRUPT : status;
 }
 
-/* Asks for a journal mode; *is_set says whether it took effect. Busy is no error here. */
-static int set_journal_mode(sqlite3 *db, const char *sql, const char *mode, int *is_set)
-{
-    sqlite3_stmt *statement = NULL;
-    *is_set = 0;
-    int code = sqlite3_prepare_v2(db, sql, -1, &statement, NULL);
-    if (code == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW) {
-        const char *text = (const char *)sqlite3_column_text(statement, 0);
-        *is_set = text != NULL && strcmp(text, mode) == 0;
-    }
-    int finalized = sqlite3_finalize(statement);
-    if (code == SQLITE_OK)
-        code = finalized;
-    return (code & 0xff) == SQLITE_BUSY ? SQLITE_OK : code;
-}
-
-static rs_status enter_wal_mode(const rs_store *store, rs_error *error)
-{
-    int is_wal = 0;
-    for (int waited_ms = 0; !is_wal; waited_ms += RETRY_MS) {
-        int code = set_journal_mode(store->db, "PRAGMA journal_mode = WAL", "wal", &is_wal);
-        if (code != SQLITE_OK)
-            return rs_fail_sqlite(store, error, code, "turning on the write-ahead log");
-        if (!is_wal && waited_ms >= RS_BUSY_TIMEOUT_MS)
-            return rs_fail_sqlite(store, error, SQLITE_BUSY, "turning on the write-ahead log");
-        if (!is_wal)
-            sqlite3_sleep(RETRY_MS);
-    }
-    /* In WAL mode NORMAL loses nothing when the process dies, and no consistency when the machine does. */
-    return execute(store, "PRAGMA synchronous = NORMAL", "opening", error);
-}
-
 static rs_status prepare_for_writing(const rs_store *store, int fresh, rs_error *error)
 {
     rs_status status = fresh ? RS_OK : check_integrity(store, error);
     if (status == RS_OK)
         status = rs_migrate(store, rs_migrations, rs_migration_count, error);
     if (status == RS_OK)
-        status = enter_wal_mode(store, error);
+        status = rs_enter_wal_mode(store, error);
     if (status == RS_OK)
-        status = execute(store, "PRAGMA foreign_keys = ON", "opening", error);
+        status = rs_execute(store, "PRAGMA foreign_keys = ON", "opening", error);
     return status;
-}
-
-static void free_store(rs_store *store)
-{
-    sqlite3_close_v2(store->db);
-    free(store->path);
-    free(store->read_uri);
-    free(store->write_uri);
-    free(store);
 }
 
 static rs_status open_with_facts(rs_store *store, const file_facts *facts, rs_error *error)
@@ -308,9 +257,9 @@ static rs_status open_with_facts(rs_store *store, const file_facts *facts, rs_er
     int immutable = strstr(query, "immutable") != NULL;
     char *uri = make_uri(facts->real_path, query);
     store->read_uri = make_uri(facts->real_path, immutable ? query : "?mode=ro");
-    store->write_uri = make_uri(facts->real_path, "?mode=rw");
+    store->folder = strdup(facts->folder);
     store->may_write = facts->may_write;
-    if (uri == NULL || store->read_uri == NULL || store->write_uri == NULL) {
+    if (uri == NULL || store->read_uri == NULL || store->folder == NULL) {
         free(uri);
         return rs_fail(error, RS_ERROR_OTHER, store->path, "out of memory");
     }
@@ -320,7 +269,7 @@ static rs_status open_with_facts(rs_store *store, const file_facts *facts, rs_er
     if (status == RS_OK)
         status = check_identity(store, &fresh, error);
     if (status == RS_OK && store->mode == RS_READ)
-        return execute(store, "PRAGMA query_only = ON", "opening", error);
+        return rs_execute(store, "PRAGMA query_only = ON", "opening", error);
     return status == RS_OK ? prepare_for_writing(store, fresh, error) : status;
 }
 
@@ -350,48 +299,12 @@ rs_status rs_open(const char *path, rs_mode mode, rs_store **out, rs_error *erro
         status = open_with_facts(store, &facts, error);
     }
     free(facts.real_path);
+    free(facts.folder);
     if (status != RS_OK) {
         if (store != NULL)
-            free_store(store);
+            rs_free(store);
         return status;
     }
     *out = store;
     return rs_succeed(error);
-}
-
-/* Two that close at the same moment each see the other and leave WAL mode on. So whoever failed comes back a few times
- * after closing; a process that goes on using the file will do it when it closes. */
-static void leave_wal_mode_later(const char *write_uri)
-{
-    int code = SQLITE_OK, done = 0;
-    for (int attempt = 0; attempt < 4 && code == SQLITE_OK && !done; attempt++) {
-        unsigned char dice;
-        sqlite3_randomness(sizeof dice, &dice);
-        sqlite3_sleep(1 + dice % RETRY_MS);
-        sqlite3 *db = NULL;
-        code = sqlite3_open_v2(write_uri, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_URI, NULL);
-        if (code == SQLITE_OK)
-            code = set_journal_mode(db, "PRAGMA journal_mode = DELETE", "delete", &done);
-        sqlite3_close(db);
-    }
-}
-
-rs_status rs_close(rs_store *store, rs_error *error)
-{
-    if (store == NULL)
-        return rs_succeed(error);
-    rs_status status = rs_succeed(error);
-    if (store->may_write) {
-        int alone = 0;
-        sqlite3_exec(store->db, "PRAGMA query_only = OFF", NULL, NULL, NULL);
-        int code = set_journal_mode(store->db, "PRAGMA journal_mode = DELETE", "delete", &alone);
-        if (code != SQLITE_OK)
-            status = rs_fail_sqlite(store, error, code, "closing (keep the file and its -wal together)");
-        sqlite3_close_v2(store->db);
-        store->db = NULL;
-        if (status == RS_OK && !alone)
-            leave_wal_mode_later(store->write_uri);
-    }
-    free_store(store);
-    return status;
 }

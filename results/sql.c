@@ -87,6 +87,11 @@ rs_status rs_fail_sqlite(const rs_store *store, rs_error *error, int code, const
     if (status == RS_ERROR_BUSY)
         return rs_fail(error, status, store->path, "%s: another process kept the file locked for more than %d s", what,
                        RS_BUSY_TIMEOUT_MS / 1000);
+    if (code == SQLITE_READONLY_ROLLBACK || code == SQLITE_READONLY_RECOVERY || code == SQLITE_READONLY_CANTINIT)
+        return rs_fail(error, status, store->path,
+                       "%s: a killed writer left a journal that a read-only folder keeps from being replayed; copy the "
+                       "file and its -wal or -journal to a folder that can be written",
+                       what);
     if (status == RS_ERROR_OTHER && sqlite3_system_errno(store->db) != 0)
         return rs_fail(error, status, store->path, "%s: %s (system error %d)", what, text,
                        sqlite3_system_errno(store->db));
@@ -214,12 +219,17 @@ rs_status rs_query_end(rs_query *query, rs_error *error)
     return code == SQLITE_OK ? RS_OK : rs_fail_sqlite(query->store, error, code, query->what);
 }
 
+rs_status rs_execute(const rs_store *store, const char *sql, const char *what, rs_error *error)
+{
+    int code = sqlite3_exec(store->db, sql, NULL, NULL, NULL);
+    return code == SQLITE_OK ? RS_OK : rs_fail_sqlite(store, error, code, what);
+}
+
 rs_status rs_begin(const rs_store *store, const char *what, rs_error *error)
 {
     if (store->mode != RS_WRITE)
         return rs_fail(error, RS_ERROR_READ_ONLY, store->path, "%s: the file was opened for reading", what);
-    int code = sqlite3_exec(store->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
-    return code == SQLITE_OK ? RS_OK : rs_fail_sqlite(store, error, code, what);
+    return rs_execute(store, "BEGIN IMMEDIATE", what, error);
 }
 
 void rs_rollback(const rs_store *store)

@@ -178,3 +178,35 @@ SELECT measurement_id, stage, samples, avg(ns) AS median_ns
 FROM ranked
 WHERE rank IN ((samples + 1) / 2, samples / 2 + 1)
 GROUP BY measurement_id, stage;
+
+-- One flat row for each measurement: the columns of `sparge-bench export` (without the intervals), under its names.
+CREATE VIEW results AS
+WITH medians AS (
+    SELECT measurement_id,
+           max(samples) FILTER (WHERE stage = 'total') AS samples,
+           max(median_ns) FILTER (WHERE stage = 'total') / 1e6 AS total_ms,
+           max(median_ns) FILTER (WHERE stage = 'prepare') / 1e6 AS prepare_ms,
+           max(median_ns) FILTER (WHERE stage = 'select') / 1e6 AS select_ms,
+           max(median_ns) FILTER (WHERE stage = 'attend') / 1e6 AS attend_ms
+    FROM stage_medians GROUP BY measurement_id
+)
+SELECT
+    point.workload, point.workload_hash, point.token_order AS "order", point.grid, point.text_tokens,
+    point.method, point.parameters, point.backend, point.device,
+    point.batch, point.heads_q, point.heads_kv, point.seqlen_q, point.seqlen_k, point.head_dim,
+    point.dtype, point.causal, point.seed, point.threads,
+    m.sparsity, m.sparsity_mg, m.sparsity_pv, m.sparsity_basis, m.pv_unit, m.block_q, m.block_k,
+    medians.total_ms, medians.prepare_ms, medians.select_ms, medians.attend_ms,
+    ifnull(medians.samples, 0) AS samples,
+    (SELECT count(*) FROM visit WHERE visit.measurement_id = m.id AND visit.kind = 'total') AS visits,
+    m.dense_ops / (medians.total_ms * 1e9) AS tops,
+    m.dense_ops / (medians.attend_ms * 1e9) AS attend_tops,
+    m.executed_ops / (medians.attend_ms * 1e9) AS executed_tops,
+    m.rel_l1, m.rel_l2, m.cosine, m.rmse, m.max_abs, m.nonfinite, m.error_rows, m.error_all_rows, m.workspace_bytes,
+    m.outcome AS status, m.reason, m.repro,
+    run.id AS run, run.started_utc, build.git_sha, point.key AS point_key, m.id AS measurement_id
+FROM measurement AS m
+JOIN run ON run.id = m.run_id
+JOIN build ON build.id = run.build_id
+JOIN point ON point.id = m.point_id
+LEFT JOIN medians ON medians.measurement_id = m.id;
