@@ -46,7 +46,7 @@ static int print(const sb_arguments *arguments, const an_compare_options *option
     int code = sb_output_format(arguments, &format);
     an_table *table = an_comparisons_table(comparisons);
     if (code == SB_EXIT_OK)
-        code = sb_output_table(arguments, table);
+        code = sb_output_table(arguments, table, NULL);
     an_table_destroy(table);
     if (code != SB_EXIT_OK)
         return code;

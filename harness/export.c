@@ -19,7 +19,7 @@ static int run(const sb_command *command, const sb_arguments *arguments)
     code = sb_where_apply(arguments, &rows, &kept);
     if (code == SB_EXIT_OK) {
         an_table *table = an_rows_table(&kept);
-        code = sb_output_table(arguments, table);
+        code = sb_output_table(arguments, table, sb_argument(arguments, "output"));
         an_table_destroy(table);
         free(kept.row);
     }

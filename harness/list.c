@@ -317,7 +317,7 @@ static int run(const sb_command *command, const sb_arguments *arguments)
         return sb_fail(SB_EXIT_ENVIRONMENT, "out of memory for the table");
     int code = found->fill(arguments, table);
     if (code == SB_EXIT_OK)
-        code = sb_output_table(arguments, table);
+        code = sb_output_table(arguments, table, NULL);
     an_table_destroy(table);
     return code;
 }

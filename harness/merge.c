@@ -70,7 +70,7 @@ static int run(const sb_command *command, const sb_arguments *arguments)
     if (code == SB_EXIT_OK)
         code = closed;
     if (code == SB_EXIT_OK)
-        code = sb_output_table(arguments, table);
+        code = sb_output_table(arguments, table, NULL);
     an_table_destroy(table);
     return code;
 }

@@ -39,10 +39,9 @@ int sb_output_close(FILE *out, const char *path)
     return SB_EXIT_OK;
 }
 
-int sb_output_table(const sb_arguments *arguments, const an_table *table)
+int sb_output_table(const sb_arguments *arguments, const an_table *table, const char *path)
 {
     an_format format;
-    const char *path = sb_argument(arguments, "output");
     int code = sb_output_format(arguments, &format);
     if (code != SB_EXIT_OK)
         return code;

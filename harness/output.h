@@ -1,4 +1,4 @@
-/* Where a command's data goes: standard output, or the file of --output; and in which format. */
+/* Where a command's data goes: standard output or a file; and in which format. */
 #ifndef HARNESS_OUTPUT_H
 #define HARNESS_OUTPUT_H
 
@@ -23,7 +23,7 @@ FILE *sb_output_open(const char *path);
 /* SB_EXIT_OK, or SB_EXIT_ENVIRONMENT after one line on stderr if anything written to `out` did not arrive. */
 int sb_output_close(FILE *out, const char *path);
 
-/* Writes the table as --format and --output (if the command has it) say. `table` may be NULL (out of memory). */
-int sb_output_table(const sb_arguments *arguments, const an_table *table);
+/* Writes the table to `path` (as at sb_output_open) in the format of --format. `table` may be NULL (out of memory). */
+int sb_output_table(const sb_arguments *arguments, const an_table *table, const char *path);
 
 #endif
