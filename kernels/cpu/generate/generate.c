@@ -37,45 +37,32 @@ static void generate_independent(sparge_context *context, const sparge_generator
     }
 }
 
-/* The anchors of one KV group: first the grid's or the sequence's, then the text's. */
-static void make_anchors(sparge_context *context, uint64_t seed, int64_t batch, int64_t group, int64_t grid_anchors,
-                         int64_t text_anchors, int channels, float *anchor)
-{
-#pragma omp parallel for schedule(static) num_threads(cpu_threads(context))
-    for (int64_t i = 0; i < grid_anchors + text_anchors; i++) {
-        if (i < grid_anchors)
-            structured_anchor(seed, STREAM_GRID_FIELD, batch, group, i, channels, anchor + i * channels);
-        else
-            structured_anchor(seed, STREAM_TEXT_FIELD, batch, group, i - grid_anchors, channels, anchor + i * channels);
-    }
-}
-
 static sparge_status generate_structured(sparge_context *context, const sparge_generator *generator,
                                          sparge_tensor_role role, const sparge_tensor *tensor)
 {
-    int64_t tokens = tensor->shape[2];
-    int channels = (int)tensor->shape[3];
-    int64_t grid_anchors = structured_grid_anchors(generator, tokens);
-    int64_t text_anchors = structured_text_anchors(generator);
-    size_t values;
+    const int64_t heads = tensor->shape[1], tokens = tensor->shape[2];
+    const int channels = (int)tensor->shape[3];
+    const structured_layout layout = structured_layout_of(generator, tokens);
+    size_t bytes;
     float *anchor = NULL;
-    if (!__builtin_mul_overflow((size_t)(grid_anchors + text_anchors), (size_t)channels * sizeof *anchor, &values))
-        anchor = malloc(values);
+    if (!__builtin_mul_overflow((size_t)layout.total, (size_t)channels * sizeof *anchor, &bytes))
+        anchor = malloc(bytes > 0 ? bytes : 1);
     if (!anchor)
         return sparge_context_fail(context, SPARGE_ERROR_OUT_OF_MEMORY,
                                    "out of memory for %lld anchors of the structured generator",
-                                   (long long)(grid_anchors + text_anchors));
-    int64_t anchors_of = -1; /* batch and group whose anchors the table holds */
-    for (int64_t bh = 0; bh < tensor->shape[0] * tensor->shape[1]; bh++) {
-        structured_head head =
-            structured_head_make(generator, role, bh / tensor->shape[1], bh % tensor->shape[1], channels);
-        if (head.batch * generator->heads_kv + head.group != anchors_of) {
-            anchors_of = head.batch * generator->heads_kv + head.group;
-            make_anchors(context, generator->seed, head.batch, head.group, grid_anchors, text_anchors, channels,
-                         anchor);
+                                   (long long)layout.total);
+    int64_t anchors_of = -1; /* the batch and group that the table belongs to */
+    for (int64_t bh = 0; bh < tensor->shape[0] * heads; bh++) {
+        structured_head head = structured_head_make(generator, role, bh / heads, bh % heads, channels);
+        head.layout = &layout;
+        head.anchor = anchor;
+        int64_t owner = head.batch * generator->heads_kv + head.group;
+        if (owner != anchors_of) {
+            anchors_of = owner;
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(context))
+            for (int64_t i = 0; i < layout.total; i++)
+                structured_anchor(generator, &layout, head.batch, head.group, i, channels, anchor + i * channels);
         }
-        head.grid_anchor = anchor;
-        head.text_anchor = anchor + grid_anchors * channels;
 #pragma omp parallel for schedule(static) num_threads(cpu_threads(context))
         for (int64_t token = 0; token < tokens; token++) {
             float row[SPARGE_MAX_HEAD_DIM];

@@ -14,12 +14,11 @@ typedef enum generate_stream {
     STREAM_Q = 0, /* independent numbers of Q, K and V: the roles' own values */
     STREAM_K,
     STREAM_V,
-    STREAM_GRID_FIELD, /* anchors of the field over the grid, or over a plain sequence */
-    STREAM_TEXT_FIELD, /* anchors of the text tokens' field */
-    STREAM_Q_OFFSET,   /* the common direction of Q, and of the sinks */
-    STREAM_K_OFFSET,   /* the channel offset of K */
-    STREAM_Q_HEAD,     /* what varies between query heads */
-    STREAM_K_HEAD      /* and between KV heads */
+    STREAM_FIELD, /* anchors along t, h, w and the text tokens: four streams, one for each field_axis */
+    STREAM_Q_OFFSET = STREAM_FIELD + 4, /* the common direction of Q, and of the sinks */
+    STREAM_K_OFFSET,                    /* the channel offset of K */
+    STREAM_Q_HEAD,                      /* what varies between query heads */
+    STREAM_K_HEAD                       /* and between KV heads */
 } generate_stream;
 
 /* Four random words for channels 4 * group .. 4 * group + 3 of a token. Batches and heads are below 2^16, groups below
@@ -39,30 +38,40 @@ void generate_normal_row(uint64_t seed, generate_stream stream, int64_t batch, i
 void generate_uniform_row(uint64_t seed, generate_stream stream, int64_t batch, int64_t head, int64_t token,
                           int channels, float *out);
 
-/* One head of Q or K of the structured model. */
+/* The axes that have a field of their own. A plain sequence is a grid of one row: all its tokens lie along w. */
+enum { FIELD_T = 0, FIELD_H, FIELD_W, FIELD_TEXT, FIELD_AXES };
+
+/* Where the anchors of the axes are in a table [total][channels]. An axis of one cell has no field and no anchors; the
+ * text axis has one as soon as there is text. */
+typedef struct structured_layout {
+    int64_t extent[FIELD_AXES]; /* cells of t, h and w; text tokens */
+    int64_t text_before;
+    int64_t first[FIELD_AXES];
+    int64_t anchors[FIELD_AXES];
+    int64_t total;
+} structured_layout;
+
+structured_layout structured_layout_of(const sparge_generator *generator, int64_t tokens);
+
+/* Anchor `index` of the table: a normal vector scaled to length sqrt(channels). */
+void structured_anchor(const sparge_generator *generator, const structured_layout *layout, int64_t batch, int64_t group,
+                       int64_t index, int channels, float *out);
+
+/* One head of Q or K. */
 typedef struct structured_head {
     const sparge_generator *generator;
+    const structured_layout *layout;
+    const float *anchor; /* the table of this batch and group */
     sparge_tensor_role role;
     int64_t batch, head, group; /* group: the KV head whose field and offsets this head shares */
     int channels;
-    float field_share, noise_share;         /* sqrt(c) and sqrt(1 - c) for this head's correlation c */
-    float factor;                           /* on the whole row: sharpness of a query head, 1 for K */
-    float offset[SPARGE_MAX_HEAD_DIM];      /* added to every row, before the factor */
-    float sink[SPARGE_MAX_HEAD_DIM];        /* added to the first sink_tokens rows of K */
-    const float *grid_anchor, *text_anchor; /* [anchors][channels] */
+    float field_share, noise_share;    /* sqrt(c) and sqrt(1 - c) for this head's correlation c */
+    float factor;                      /* on the whole row: the sharpness of a query head, 1 for K */
+    float offset[SPARGE_MAX_HEAD_DIM]; /* added to every row, before the factor */
+    float sink[SPARGE_MAX_HEAD_DIM];   /* added to the first sink_tokens rows of K */
 } structured_head;
 
-/* Anchors of a field over `cells` tokens or grid cells on one axis. */
-int64_t structured_axis_anchors(const sparge_generator *generator, int64_t cells);
-/* Anchors of the field over the grid or the plain sequence, and of the text tokens' field. */
-int64_t structured_grid_anchors(const sparge_generator *generator, int64_t tokens);
-int64_t structured_text_anchors(const sparge_generator *generator);
-
-/* One anchor: a normal vector scaled to length sqrt(channels). */
-void structured_anchor(uint64_t seed, generate_stream stream, int64_t batch, int64_t group, int64_t index, int channels,
-                       float *out);
-
-/* Everything but the anchor tables, which the caller sets. */
+/* All but layout and anchor, which the caller sets. */
 structured_head structured_head_make(const sparge_generator *generator, sparge_tensor_role role, int64_t batch,
                                      int64_t head, int channels);
 void structured_row(const structured_head *head, int64_t token, float *out);

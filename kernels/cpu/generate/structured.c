@@ -1,8 +1,9 @@
 /* Rows of the structured model: a smooth random field, plus independent noise, plus offsets that all rows share.
  *
- * The field has anchors, random directions of length sqrt(D), at every scale_length-th token or grid cell. Between them
- * it is interpolated linearly (trilinearly on a grid) and brought back to length sqrt(D). All arithmetic is binary32 in
- * the order written here; other backends must keep it. */
+ * Each axis of the grid has a field of its own: anchors, random directions of length sqrt(D), at every scale_length-th
+ * cell, and between them their linear interpolation brought back to length sqrt(D). The field of a token is the sum over
+ * the axes, again of length sqrt(D): tokens that share a frame, a row or a column are alike, those that share more are
+ * more alike. All arithmetic is binary32 in the order written here; other backends must keep it. */
 #include "model.h"
 
 #include <math.h>
@@ -43,93 +44,74 @@ static void normalise(float *row, int channels)
         row[c] *= factor;
 }
 
-void structured_anchor(uint64_t seed, generate_stream stream, int64_t batch, int64_t group, int64_t index, int channels,
-                       float *out)
-{
-    generate_normal_row(seed, stream, batch, group, index, channels, out);
-    normalise(out, channels);
-}
+/* ---- anchors ---- */
 
-int64_t structured_axis_anchors(const sparge_generator *generator, int64_t cells)
-{
-    return (int64_t)((float)(cells - 1) / generator->scale_length) + 2;
-}
-
-int64_t structured_grid_anchors(const sparge_generator *generator, int64_t tokens)
+structured_layout structured_layout_of(const sparge_generator *generator, int64_t tokens)
 {
     const sparge_grid *grid = &generator->grid;
-    if (grid->t == 0)
-        return structured_axis_anchors(generator, tokens);
-    return structured_axis_anchors(generator, grid->t) * structured_axis_anchors(generator, grid->h) *
-           structured_axis_anchors(generator, grid->w);
+    structured_layout layout = {.extent = {1, 1, tokens, 0}};
+    if (grid->t > 0)
+        layout = (structured_layout){
+            .extent = {grid->t, grid->h, grid->w, (int64_t)grid->text_before + grid->text_after},
+            .text_before = grid->text_before,
+        };
+    for (int axis = 0; axis < FIELD_AXES; axis++) {
+        int64_t extent = layout.extent[axis];
+        layout.first[axis] = layout.total;
+        if (extent > 1 || (axis == FIELD_TEXT && extent == 1))
+            layout.anchors[axis] = (int64_t)((float)(extent - 1) / generator->scale_length) + 2;
+        layout.total += layout.anchors[axis];
+    }
+    return layout;
 }
 
-int64_t structured_text_anchors(const sparge_generator *generator)
+void structured_anchor(const sparge_generator *generator, const structured_layout *layout, int64_t batch, int64_t group,
+                       int64_t index, int channels, float *out)
 {
-    int64_t tokens = (int64_t)generator->grid.text_before + generator->grid.text_after;
-    return generator->grid.t == 0 || tokens == 0 ? 0 : structured_axis_anchors(generator, tokens);
+    int axis = FIELD_TEXT;
+    while (index < layout->first[axis] || layout->anchors[axis] == 0)
+        axis--;
+    generate_normal_row(generator->seed, (generate_stream)(STREAM_FIELD + axis), batch, group,
+                        index - layout->first[axis], channels, out);
+    normalise(out, channels);
 }
 
 /* ---- the field at one token ---- */
 
-typedef struct axis_place {
-    int64_t anchor;  /* the one at or before the place */
-    float weight[2]; /* of that anchor and the next */
-} axis_place;
-
-static axis_place locate(int64_t cell, float scale_length)
+/* The field along one axis. */
+static void axis_field(const structured_head *head, int axis, int64_t cell, float *out)
 {
-    float place = (float)cell / scale_length;
-    axis_place found;
-    found.anchor = (int64_t)place;
-    found.weight[1] = place - (float)found.anchor;
-    found.weight[0] = 1.0f - found.weight[1];
-    return found;
-}
-
-static void line_field(const float *anchor, int64_t cell, float scale_length, int channels, float *out)
-{
-    axis_place place = locate(cell, scale_length);
-    const float *a = anchor + place.anchor * channels, *b = a + channels;
-    for (int c = 0; c < channels; c++)
-        out[c] = place.weight[0] * a[c] + place.weight[1] * b[c];
-    normalise(out, channels);
-}
-
-static void grid_field(const sparge_generator *generator, const float *anchor, int64_t cell, int channels, float *out)
-{
-    const sparge_grid *grid = &generator->grid;
-    axis_place t = locate(cell / ((int64_t)grid->h * grid->w), generator->scale_length);
-    axis_place h = locate(cell / grid->w % grid->h, generator->scale_length);
-    axis_place w = locate(cell % grid->w, generator->scale_length);
-    int64_t rows = structured_axis_anchors(generator, grid->h);
-    int64_t columns = structured_axis_anchors(generator, grid->w);
-    for (int c = 0; c < channels; c++)
-        out[c] = 0;
-    for (int corner = 0; corner < 8; corner++) {
-        int dt = corner >> 2, dh = corner >> 1 & 1, dw = corner & 1;
-        float weight = t.weight[dt] * h.weight[dh] * w.weight[dw];
-        const float *a = anchor + (((t.anchor + dt) * rows + h.anchor + dh) * columns + w.anchor + dw) * channels;
-        for (int c = 0; c < channels; c++)
-            out[c] += weight * a[c];
-    }
-    normalise(out, channels);
+    float place = (float)cell / head->generator->scale_length;
+    int64_t index = (int64_t)place;
+    float after = place - (float)index, before = 1.0f - after;
+    const float *a = head->anchor + (head->layout->first[axis] + index) * head->channels, *b = a + head->channels;
+    for (int c = 0; c < head->channels; c++)
+        out[c] = before * a[c] + after * b[c];
+    normalise(out, head->channels);
 }
 
 static void field_row(const structured_head *head, int64_t token, float *out)
 {
-    const sparge_generator *generator = head->generator;
-    const sparge_grid *grid = &generator->grid;
-    if (grid->t == 0) {
-        line_field(head->grid_anchor, token, generator->scale_length, head->channels, out);
+    const structured_layout *layout = head->layout;
+    int64_t plane = layout->extent[FIELD_H] * layout->extent[FIELD_W];
+    int64_t cells = layout->extent[FIELD_T] * plane;
+    int64_t cell = token - layout->text_before;
+    if (cell < 0 || cell >= cells) {
+        axis_field(head, FIELD_TEXT, cell < 0 ? token : token - cells, out);
         return;
     }
-    int64_t cells = (int64_t)grid->t * grid->h * grid->w;
-    int64_t cell = token - grid->text_before;
-    if (cell >= 0 && cell < cells)
-        grid_field(generator, head->grid_anchor, cell, head->channels, out);
-    else
-        line_field(head->text_anchor, cell < 0 ? token : token - cells, generator->scale_length, head->channels, out);
+    const int64_t at[3] = {cell / plane, cell % plane / layout->extent[FIELD_W], cell % layout->extent[FIELD_W]};
+    for (int c = 0; c < head->channels; c++)
+        out[c] = 0;
+    for (int axis = FIELD_T; axis <= FIELD_W; axis++) {
+        if (layout->anchors[axis] == 0)
+            continue;
+        float one[SPARGE_MAX_HEAD_DIM];
+        axis_field(head, axis, at[axis], one);
+        for (int c = 0; c < head->channels; c++)
+            out[c] += one[c];
+    }
+    normalise(out, head->channels);
 }
 
 /* ---- heads and rows ---- */

@@ -16,7 +16,7 @@ extern "C" {
 typedef enum sparge_generator_kind {
     SPARGE_GENERATE_NORMAL = 0, /* independent, mean 0, variance 1 */
     SPARGE_GENERATE_UNIFORM,    /* independent, uniform in [-1, 1) */
-    SPARGE_GENERATE_STRUCTURED  /* smooth fields over the grid (or the sequence), sinks, heavy keys, channel offsets */
+    SPARGE_GENERATE_STRUCTURED  /* smooth fields along the axes of the grid (or the sequence), noise, offsets, sinks */
 } sparge_generator_kind;
 
 typedef enum sparge_tensor_role { SPARGE_ROLE_Q = 0, SPARGE_ROLE_K, SPARGE_ROLE_V } sparge_tensor_role;
