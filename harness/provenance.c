@@ -60,7 +60,7 @@ static void describe_system(sb_provenance *provenance)
              system.sysname, system.release, system.machine);
 }
 
-static void stamp(char text[32])
+static void stamp(char text[48])
 {
     struct timespec now;
     struct tm utc;
@@ -69,7 +69,7 @@ static void stamp(char text[32])
     if (!gmtime_r(&now.tv_sec, &utc))
         return;
     strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &utc);
-    snprintf(text, 32, "%s.%03ldZ", seconds, now.tv_nsec / 1000000);
+    snprintf(text, 48, "%s.%03ldZ", seconds, now.tv_nsec / 1000000);
 }
 
 void sb_provenance_gather(sb_provenance *provenance)

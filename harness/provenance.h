@@ -9,9 +9,9 @@ typedef struct sb_provenance {
     const char *version, *git_sha, *build_type, *compiler, *compiler_flags; /* static */
     int git_dirty;           /* tracked files differed from the commit when this was built; -1 unknown */
     char binary_sha256[65];  /* of the running program's file */
-    char host[256], os[256]; /* "Debian GNU/Linux 12 (bookworm), Linux 6.1.0 x86_64" */
+    char host[256], os[320]; /* "Debian GNU/Linux 12 (bookworm), Linux 6.1.0 x86_64" */
     char cpu_model[128];
-    char started_utc[32]; /* now: "2026-08-11T12:00:00.123Z" */
+    char started_utc[48]; /* now: "2026-08-11T12:00:00.123Z" */
 } sb_provenance;
 
 void sb_provenance_gather(sb_provenance *provenance);
