@@ -60,7 +60,8 @@ struct sparge_context {
 struct sparge_event {
     sparge_context *context;
     void *state;
-    int64_t ns; /* for backends whose event is just a time stamp */
+    int64_t ns;   /* for backends whose event is just a time stamp */
+    int recorded; /* at least once; set by context.c */
 };
 
 struct sparge_plan {

@@ -99,6 +99,8 @@ sparge_status sparge_check_generate(const sparge_generator *generator, sparge_te
         return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT,
                            "generator: heads_q = %d must be a multiple of heads_kv = %d, both >= 1", generator->heads_q,
                            generator->heads_kv);
+    if (role != SPARGE_ROLE_Q && role != SPARGE_ROLE_K && role != SPARGE_ROLE_V)
+        return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "role = %d: not a sparge_tensor_role", (int)role);
     int64_t heads = role == SPARGE_ROLE_Q ? generator->heads_q : generator->heads_kv;
     if (tensor->shape[1] != heads)
         return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "tensor: has %lld heads, the generator %lld",

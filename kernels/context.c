@@ -197,11 +197,16 @@ void sparge_event_destroy(sparge_event *event)
 
 sparge_status sparge_event_record(sparge_event *event)
 {
-    return event->context->backend->event_record(event);
+    sparge_status status = event->context->backend->event_record(event);
+    event->recorded = event->recorded || status == SPARGE_OK;
+    return status;
 }
 
 sparge_status sparge_event_elapsed_ns(const sparge_event *begin, const sparge_event *end, int64_t *ns)
 {
+    if (!begin->recorded || !end->recorded)
+        return sparge_context_fail(begin->context, SPARGE_ERROR_INVALID_ARGUMENT, "%s: the event was never recorded",
+                                   begin->recorded ? "end" : "begin");
     return begin->context->backend->event_elapsed(begin, end, ns);
 }
 
@@ -221,6 +226,8 @@ sparge_status sparge_exact(sparge_context *context, const sparge_problem *proble
         return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT,
                            "n_rows = %lld: must be seqlen_q = %lld where rows is NULL", (long long)n_rows,
                            (long long)problem->seqlen_q);
+    if (n_rows < 0)
+        return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "n_rows = %lld: must be >= 0", (long long)n_rows);
     for (int64_t i = 0; rows && i < n_rows; i++)
         if (rows[i] < 0 || rows[i] >= problem->seqlen_q)
             return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "rows[%lld] = %lld: must be in 0..%lld",

@@ -83,8 +83,8 @@ sparge_status sparge_plan_run(sparge_plan *plan, int stages, const sparge_io *io
     if (status != SPARGE_OK)
         return status;
     int has = sparge_plan_stages(plan);
-    int lowest = stages & -stages;
-    int needed = has & (lowest - 1); /* the stages before the first one asked for */
+    int last = stages & SPARGE_STAGE_ATTEND ? SPARGE_STAGE_ATTEND : stages & SPARGE_STAGE_SELECT;
+    int needed = last ? has & (last - 1) & ~stages : 0; /* stages before the last one asked for, not asked for */
     if (needed & ~plan->stages_run)
         return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT,
                            "stages = %d: an earlier stage of this method has not run yet", stages);
