@@ -8,10 +8,15 @@
 
 enum { BAR = 20, MAX_LINE = 512 };
 
+int sb_progress_draws(FILE *out, int quiet)
+{
+    return !quiet && isatty(fileno(out));
+}
+
 void sb_progress_begin(sb_progress *progress, FILE *out, int quiet, size_t points, double predicted_ns)
 {
     memset(progress, 0, sizeof *progress);
-    progress->out = !quiet && isatty(fileno(out)) ? out : NULL;
+    progress->out = sb_progress_draws(out, quiet) ? out : NULL;
     progress->total = points;
     progress->predicted_ns = predicted_ns;
 }

@@ -17,6 +17,9 @@ typedef struct sb_progress {
     int drawn;
 } sb_progress;
 
+/* Would anything be drawn? */
+int sb_progress_draws(FILE *out, int quiet);
+
 /* Draws on `out` if that is a terminal (never if quiet). predicted_ns: of all points. */
 void sb_progress_begin(sb_progress *progress, FILE *out, int quiet, size_t points, double predicted_ns);
 

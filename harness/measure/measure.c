@@ -222,11 +222,22 @@ static const char *timer_name(const sb_session *session)
     return strcmp(session->device.backend, "fake") == 0 ? "fake" : "monotonic-raw";
 }
 
-static int record_visit(course *c, const sb_visit *visit, int64_t started_ns, sb_visit_fn fn, void *user)
+/* "partial,lost": what is worth knowing about a visit, as the store keeps it. */
+static void flags_text(const sb_visit *visit, int resumed, char *text, size_t size)
+{
+    const char *const words[] = {resumed ? "resumed" : "", visit->interrupted ? "partial" : "",
+                                 visit->lost > 0 ? "lost" : ""};
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (words[i][0] != '\0')
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? "," : "", words[i]);
+}
+
+static int record_visit(course *c, const sb_visit *visit, int resumed, int64_t started_ns, sb_visit_fn fn, void *user)
 {
     char flags[64];
-    snprintf(flags, sizeof flags, "%s%s%s", visit->interrupted ? "partial" : "",
-             visit->interrupted && visit->lost ? "," : "", visit->lost ? "lost" : "");
+    flags_text(visit, resumed, flags, sizeof flags);
     rs_visit row = {
         .position = c->visits,
         .kind = visit->kind == SB_VISIT_TOTAL ? "total" : "stages",
@@ -261,7 +272,8 @@ static int run_visits(course *c, int32_t launches, sb_visit_fn fn, void *user, i
             return end_with_context(c, status);
         c->stopped = visit.interrupted;
         if (visit.launches > 0) {
-            *code = record_visit(c, &visit, now_ns, fn, user);
+            int resumed = earlier > 0 && c->visits == earlier;
+            *code = record_visit(c, &visit, resumed, now_ns, fn, user);
             c->visits++;
             c->sum_ns += visit.sum_ns;
             c->lost += (int64_t)visit.lost;
