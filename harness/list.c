@@ -151,16 +151,6 @@ static void name_parameters(FILE *out)
                     sparge_method_param_at(sparge_method_at(i), j)->name);
 }
 
-/* What wl_resolve takes besides presets and files. */
-static const struct {
-    const char *name, *summary;
-} generators[] = {
-    {"random", "independent normal numbers"},
-    {"uniform", "independent numbers from [-1, 1)"},
-    {"structured", "smooth fields, sinks and channel offsets like those of trained models"},
-};
-enum { GENERATORS = sizeof generators / sizeof *generators };
-
 static void add_size(an_table *table, int64_t value)
 {
     if (value > 0)
@@ -169,20 +159,20 @@ static void add_size(an_table *table, int64_t value)
         an_table_text(table, NULL);
 }
 
-/* A workload as it is without any option; `preset` is NULL for a plain generator. */
-static int fill_workload(const char *name, const char *summary, const wl_preset *preset, an_table *table)
+/* A preset as it is without any option. */
+static int fill_workload(const wl_preset *preset, an_table *table)
 {
     wl_workload workload;
     sparge_error error;
-    const wl_request request = {.name = name, .dtype = -1, .causal = -1, .seed = 1};
+    const wl_request request = {.name = preset->name, .dtype = -1, .causal = -1, .seed = 1};
     if (wl_resolve(&request, &workload, &error) != SPARGE_OK)
-        return sb_fail(SB_EXIT_ENVIRONMENT, "workload '%s': %s", name, error.text);
+        return sb_fail(SB_EXIT_ENVIRONMENT, "workload '%s': %s", preset->name, error.text);
     const sparge_problem *problem = &workload.problem;
     const sparge_grid *grid = &problem->grid;
     char shape[64];
     snprintf(shape, sizeof shape, "%dx%dx%d", (int)grid->t, (int)grid->h, (int)grid->w);
-    an_table_text(table, name);
-    an_table_text(table, summary);
+    an_table_text(table, preset->name);
+    an_table_text(table, preset->summary);
     an_table_integer(table, problem->seqlen_k);
     an_table_integer(table, problem->heads_q);
     an_table_integer(table, problem->heads_kv);
@@ -191,8 +181,8 @@ static int fill_workload(const char *name, const char *summary, const wl_preset 
     an_table_text(table, sparge_causal_name(problem->causal));
     an_table_text(table, grid->t ? shape : NULL);
     add_size(table, (int64_t)grid->text_before + grid->text_after);
-    add_size(table, preset ? preset->layers : 0);
-    an_table_text(table, preset ? preset->source : NULL);
+    add_size(table, preset->layers);
+    an_table_text(table, preset->source && *preset->source ? preset->source : NULL);
     wl_release(&workload);
     return SB_EXIT_OK;
 }
@@ -209,19 +199,13 @@ static int fill_workloads(const sb_arguments *arguments, an_table *table)
     (void)arguments;
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         an_table_column(table, columns[i].name, columns[i].type);
-    for (size_t i = 0; i < GENERATORS && code == SB_EXIT_OK; i++)
-        code = fill_workload(generators[i].name, generators[i].summary, NULL, table);
-    for (size_t i = 0; i < wl_preset_count() && code == SB_EXIT_OK; i++) {
-        const wl_preset *preset = wl_preset_at(i);
-        code = fill_workload(preset->name, preset->summary, preset, table);
-    }
+    for (size_t i = 0; i < wl_preset_count() && code == SB_EXIT_OK; i++)
+        code = fill_workload(wl_preset_at(i), table);
     return code;
 }
 
 static void name_workloads(FILE *out)
 {
-    for (size_t i = 0; i < GENERATORS; i++)
-        fprintf(out, "%s\n", generators[i].name);
     for (size_t i = 0; i < wl_preset_count(); i++)
         fprintf(out, "%s\n", wl_preset_at(i)->name);
 }
