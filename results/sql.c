@@ -82,6 +82,8 @@ rs_status rs_fail_sqlite(const rs_store *store, rs_error *error, int code, const
     const char *text = sqlite3_errmsg(store->db);
     if (code == SQLITE_CONSTRAINT_FOREIGNKEY)
         return rs_fail(error, RS_ERROR_NOT_FOUND, store->path, "%s: it refers to a row that does not exist", what);
+    if (code == SQLITE_CONSTRAINT_UNIQUE || code == SQLITE_CONSTRAINT_PRIMARYKEY)
+        return rs_fail(error, RS_ERROR_ARGUMENT, store->path, "%s: there is such a row already (%s)", what, text);
     if (status == RS_ERROR_FULL)
         return rs_fail(error, status, store->path, "%s: no space left; what was committed before stands", what);
     if (status == RS_ERROR_BUSY)
