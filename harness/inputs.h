@@ -6,12 +6,12 @@
 
 typedef struct sb_inputs {
     sparge_tensor q, k, v; /* dense HND */
-    int64_t      *source;  /* host: the token permutation applied, NULL for row order */
+    int64_t *source;       /* host: the token permutation applied, NULL for row order */
 } sb_inputs;
 
 sparge_status sb_inputs_create(sparge_context *context, const wl_workload *workload, sb_inputs *inputs,
                                sparge_error *error);
-void          sb_inputs_release(sparge_context *context, sb_inputs *inputs);
+void sb_inputs_release(sparge_context *context, sb_inputs *inputs);
 
 /* Backend memory that sb_inputs_create takes at most. -1 if no size_t holds it. */
 int sb_inputs_bytes(const wl_workload *workload, size_t *bytes);

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "commands.h"
+#include "device_options.h"
 #include "output.h"
 #include "measure/reference.h"
-#include "ranges.h"
 #include "similarity.h"
 
 static int measure_point(sparge_context *context, const sb_point *point, int64_t error_rows, sb_similarity_row *row)
@@ -71,43 +71,13 @@ static an_table *make_table(const sb_similarity_row *rows, size_t count)
     return table;
 }
 
-/* One whole number of an option, at least `min`. */
-static int read_integer(const sb_arguments *arguments, const char *name, int64_t min, int64_t *value)
-{
-    const char *text = sb_argument(arguments, name);
-    char reason[256];
-    int64_t *list = NULL;
-    size_t count = 0;
-    if (sb_range_integers(text, min, INT32_MAX, &list, &count, reason, sizeof reason) != 0)
-        return sb_fail(SB_EXIT_USAGE, "--%s %s: %s", name, text, reason);
-    *value = list[0];
-    free(list);
-    return count == 1 ? SB_EXIT_OK : sb_fail(SB_EXIT_USAGE, "--%s %s: must be one number", name, text);
-}
-
 static int read_error_rows(const sb_arguments *arguments, int64_t *rows)
 {
     const char *text = sb_argument(arguments, "error-rows");
     *rows = text ? SB_ERROR_ROWS_ALL : SB_ERROR_ROWS_DEFAULT;
     if (!text || strcmp(text, "all") == 0)
         return SB_EXIT_OK;
-    return read_integer(arguments, "error-rows", 1, rows);
-}
-
-static int open_context(const sb_arguments *arguments, sparge_context **context)
-{
-    sparge_error error = {.status = SPARGE_OK};
-    int64_t device = 0, threads = 0;
-    int code = read_integer(arguments, "device", 0, &device);
-    if (code == SB_EXIT_OK)
-        code = read_integer(arguments, "threads", 0, &threads);
-    if (code != SB_EXIT_OK)
-        return code;
-    sparge_status status =
-        sparge_context_create(sb_argument(arguments, "backend"), (int)device, (int)threads, context, &error);
-    if (status == SPARGE_OK)
-        return SB_EXIT_OK;
-    return sb_fail(status == SPARGE_ERROR_INVALID_ARGUMENT ? SB_EXIT_USAGE : SB_EXIT_ENVIRONMENT, "%s", error.text);
+    return sb_integer_option(arguments, "error-rows", 1, INT64_MAX, rows);
 }
 
 static int run(const sb_command *command, const sb_arguments *arguments)
@@ -125,7 +95,7 @@ static int run(const sb_command *command, const sb_arguments *arguments)
     if (code != SB_EXIT_OK)
         return code;
     sb_similarity_row *rows = calloc(points.count, sizeof *rows);
-    code = rows ? open_context(arguments, &context)
+    code = rows ? sb_context_open(arguments, &context)
                 : sb_fail(SB_EXIT_ENVIRONMENT, "out of memory for %zu points", points.count);
     for (size_t i = 0; i < points.count && code == SB_EXIT_OK; i++)
         code = measure_point(context, &points.point[i], error_rows, &rows[i]);
@@ -164,9 +134,7 @@ static const sb_option options[] = {
      .repeatable = 1,
      .help = "Workloads on a grid: video and image presets, or captured .safetensors files."},
     {.help = "Running and output"},
-    {.name = "backend", .value = "NAME", .default_value = "auto", .complete = "backends", .help = "Where to compute."},
-    {.name = "device", .value = "N", .default_value = "0", .help = "Device of the backend."},
-    {.name = "threads", .value = "N", .default_value = "0", .help = "CPU threads; 0 means all."},
+    SB_DEVICE_OPTIONS,
     {.name = "error-rows",
      .value = "N|all",
      .help = "Query rows compared with exact attention. By default all of short problems, else 256."},
@@ -193,7 +161,7 @@ const sb_command sb_command_similarity = {
         "subtracted. All are averages over blocks, heads and batches.\n\n"
         "Nothing is timed. On a CPU, --seqlen and --heads make video presets small enough.",
     .examples = "sparge-bench similarity --workload mochi --seqlen 4k --heads 4\n"
-                "sparge-bench similarity --workload mochi,cogvideox-2b --seqlen 8k --set tau=0.9 -o figures/",
+                "sparge-bench similarity --workload mochi,cogvideox-2b --seqlen 8k --set theta=0.2 -o figures/",
     .run = run,
     .shared = sb_point_options,
     .shared_count = &sb_point_option_count,
