@@ -110,7 +110,6 @@ static rs_status read_header(const char *path, file_facts *facts, rs_error *erro
         code = sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
     if (code == SQLITE_OK)
         code = file->pMethods->xFileSize(file, &size);
-    facts->is_empty = size == 0;
     if (code == SQLITE_OK && size >= HEADER_BYTES)
         code = file->pMethods->xRead(file, facts->header, HEADER_BYTES, 0);
     int os_error = db != NULL ? sqlite3_system_errno(db) : 0;
@@ -135,6 +134,7 @@ static rs_status look_at_file(const char *path, rs_mode mode, file_facts *facts,
             return rs_fail(error, RS_ERROR_FOREIGN, path, "%s, not a results file",
                            S_ISDIR(info.st_mode) ? "is a folder" : "is not a regular file");
         facts->exists = 1;
+        facts->is_empty = info.st_size == 0;
         facts->real_path = realpath(path, NULL);
     }
     if (facts->real_path == NULL)
