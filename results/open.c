@@ -11,6 +11,7 @@
 
 enum {
     HEADER_BYTES = 100, /* offsets in it: https://sqlite.org/fileformat2.html#the_database_header */
+    PAGE_SIZE_AT = 16,
     READ_VERSION_AT = 19,
     USER_VERSION_AT = 60,
     APPLICATION_ID_AT = 68,
@@ -24,13 +25,18 @@ typedef struct file_facts {
     int exists;
     int may_write; /* file and folder */
     int has_wal, has_journal;
-    int is_empty;
+    int64_t size;
     unsigned char header[HEADER_BYTES];
 } file_facts;
 
 static int64_t big_endian_32(const unsigned char *p)
 {
     return (int64_t)p[0] << 24 | (int64_t)p[1] << 16 | (int64_t)p[2] << 8 | (int64_t)p[3];
+}
+
+static int64_t big_endian_16(const unsigned char *p)
+{
+    return (int64_t)p[0] << 8 | (int64_t)p[1];
 }
 
 static char *join(const char *a, const char *b)
@@ -134,7 +140,7 @@ static rs_status look_at_file(const char *path, rs_mode mode, file_facts *facts,
             return rs_fail(error, RS_ERROR_FOREIGN, path, "%s, not a results file",
                            S_ISDIR(info.st_mode) ? "is a folder" : "is not a regular file");
         facts->exists = 1;
-        facts->is_empty = info.st_size == 0;
+        facts->size = info.st_size;
         facts->real_path = realpath(path, NULL);
     }
     if (facts->real_path == NULL)
@@ -149,20 +155,27 @@ static rs_status refuse_version(const char *path, int64_t version, rs_error *err
                    (long long)version, rs_migration_count);
 }
 
-/* Refuses what is not ours without touching it. A rollback journal means that the header may be half-written: SQLite
+/* Refuses what is not ours or not whole without touching it. A rollback journal means that the header may be half-written: SQLite
  * has to put it right first, and the same questions are asked again in SQL. */
 static rs_status check_header(const char *path, rs_mode mode, const file_facts *facts, rs_error *error)
 {
-    if (!facts->exists || facts->has_journal || (facts->is_empty && mode == RS_WRITE))
+    if (!facts->exists || facts->has_journal || (facts->size == 0 && mode == RS_WRITE))
         return RS_OK;
-    if (facts->is_empty)
+    if (facts->size == 0)
         return rs_fail(error, RS_ERROR_FOREIGN, path, "is empty, not a results file");
     if (memcmp(facts->header, "SQLite format 3", 16) != 0)
         return rs_fail(error, RS_ERROR_FOREIGN, path, "not a SQLite file, so not a results file");
     if (big_endian_32(facts->header + APPLICATION_ID_AT) != RS_APPLICATION_ID)
         return rs_fail(error, RS_ERROR_FOREIGN, path, "a SQLite file of another program, not a results file");
     int64_t version = big_endian_32(facts->header + USER_VERSION_AT);
-    return version > rs_migration_count ? refuse_version(path, version, error) : RS_OK;
+    if (version > rs_migration_count)
+        return refuse_version(path, version, error);
+    /* SQLite finds whole pages missing, but fills up the last one with zeros. */
+    int64_t page_size = big_endian_16(facts->header + PAGE_SIZE_AT);
+    page_size = page_size == 1 ? 65536 : page_size;
+    if (!facts->has_wal && (page_size == 0 || facts->size % page_size != 0))
+        return rs_fail(error, RS_ERROR_CORRUPT, path, "damaged: cut short after %lld bytes", (long long)facts->size);
+    return RS_OK;
 }
 
 static const char *uri_query(rs_mode mode, const file_facts *facts)
