@@ -39,58 +39,57 @@ static int columns_of(const char *word, size_t bytes)
     return columns;
 }
 
-static void start_line(int indent, FILE *out)
+typedef struct wrapper {
+    FILE *out;
+    int indent, width;
+    int column; /* where the next character goes */
+    int words;  /* on this line */
+} wrapper;
+
+static void end_line(wrapper *w)
 {
-    fprintf(out, "\n%*s", indent, "");
+    fputc('\n', w->out);
+    w->column = 0;
+    w->words = 0;
+}
+
+static void put(wrapper *w, const char *text, size_t bytes)
+{
+    int columns = columns_of(text, bytes);
+    if (w->words > 0 && w->column + 1 + columns > w->width)
+        end_line(w);
+    int blanks = w->words > 0 ? 1 : w->column < w->indent ? w->indent - w->column : 0;
+    fprintf(w->out, "%*s%.*s", blanks, "", (int)bytes, text);
+    w->column += blanks + columns;
+    w->words++;
+}
+
+static void put_words(wrapper *w, const char *line, size_t length)
+{
+    for (size_t i = 0; i < length;) {
+        size_t word = strcspn(line + i, " \n");
+        if (word > 0)
+            put(w, line + i, word);
+        i += word + 1;
+    }
 }
 
 void sb_help_wrap(const char *text, int indent, int column, int width, FILE *out)
 {
-    int at_margin = 1; /* nothing on the line yet but its indent */
-    if (column < indent) {
-        fprintf(out, "%*s", indent - column, "");
-        column = indent;
-    }
+    wrapper w = {.out = out, .indent = indent, .width = width, .column = column};
     while (*text) {
-        if (*text == '\n') {
-            size_t newlines = strspn(text, "\n");
-            int verbatim = text[newlines] == ' ';
-            text += newlines;
-            if (*text == '\0')
-                break;
-            if (newlines > 1)
-                fputc('\n', out);
-            if (newlines > 1 || verbatim) {
-                start_line(indent, out);
-                column = indent;
-                at_margin = 1;
-            }
-            if (verbatim) {
-                size_t bytes = strcspn(text, "\n");
-                fprintf(out, "%.*s", (int)bytes, text);
-                text += bytes;
-                if (*text == '\n' && text[1] != ' ' && text[1] != '\n' && text[1] != '\0') {
-                    start_line(indent, out);
-                    text++;
-                }
-            }
-            continue;
-        }
-        if (*text == ' ') {
-            text++;
-            continue;
-        }
-        size_t bytes = strcspn(text, " \n");
-        int size = columns_of(text, bytes);
-        if (!at_margin && column + 1 + size > width) {
-            start_line(indent, out);
-            column = indent;
-            at_margin = 1;
-        }
-        fprintf(out, "%s%.*s", at_margin ? "" : " ", (int)bytes, text);
-        column += size + !at_margin;
-        at_margin = 0;
-        text += bytes;
+        size_t length = strcspn(text, "\n");
+        int verbatim = *text == ' ';
+        if ((length == 0 || verbatim) && w.words > 0)
+            end_line(&w);
+        if (verbatim)
+            put(&w, text, length);
+        else
+            put_words(&w, text, length);
+        if (length == 0 || verbatim)
+            end_line(&w);
+        text += length + (text[length] == '\n');
     }
-    fputc('\n', out);
+    if (w.column > 0)
+        end_line(&w);
 }
