@@ -39,7 +39,7 @@ typedef struct plot_series {
 } plot_series;
 
 typedef enum plot_scale {
-    PLOT_FROM_ZERO = 0, /* linear, 0 at the origin */
+    PLOT_RATE = 0, /* linear from 0; logarithmic if the values lie more than a factor of 20 apart */
     PLOT_SHARE,         /* linear, 0 to 1 */
     PLOT_LOG,
     PLOT_TOKENS         /* logarithmic, ticks at lengths: 1k, 2k, ... */
@@ -76,9 +76,9 @@ int plot_write_orders(const char *title, const char *source, const plot_order *o
 
 /* Parts of a script (plot_script.c). */
 typedef struct plot_frame {
-    double height;         /* of plot and axes without legend and title, as a fraction of the width */
-    size_t entries;        /* in the legend under the plot; 0 = no legend */
-    size_t longest_entry;  /* characters */
+    double height;        /* of the plotting area, as a fraction of the picture's width */
+    size_t entries;       /* in the legend under the plot */
+    size_t longest_entry; /* characters */
 } plot_frame;
 
 void plot_begin(const char *title, const char *source, FILE *out);
@@ -86,8 +86,8 @@ void plot_begin(const char *title, const char *source, FILE *out);
  * out of the PDF: a paper has captions. */
 void plot_begin_drawing(const char *title, const plot_frame *frame, FILE *out);
 void plot_end_drawing(FILE *out);
-/* A string literal; control characters become spaces, long text is cut in the middle. In tic labels '%' starts a format
- * and is doubled. */
+/* A string literal; control characters become spaces, what is longer than a legend's line is cut in the middle. In tic
+ * labels '%' starts a format and is doubled. */
 void plot_string(const char *text, FILE *out);
 void plot_tic_string(const char *text, FILE *out);
 size_t plot_string_length(const char *text); /* characters shown */

@@ -81,7 +81,7 @@ static void write_series(const plot_series *series, size_t number, FILE *out)
 
 int plot_write_lines(const plot_lines *lines, FILE *out)
 {
-    plot_frame frame = {.height = 0.64, .entries = lines->count};
+    plot_frame frame = {.height = 0.55, .entries = lines->count};
     for (size_t s = 0; s < lines->count; s++) {
         const size_t length = plot_string_length(lines->series[s].title);
         frame.longest_entry = length > frame.longest_entry ? length : frame.longest_entry;

@@ -6,29 +6,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STRING_MAX = 64 }; /* characters: what one column of a paper holds beside a legend's sample */
+enum {
+    STRING_MAX = 52, /* characters: what one column of a paper holds beside a legend's sample */
+    TITLE_MAX = 78   /* what a picture on a screen holds */
+};
 
-size_t plot_string_length(const char *text)
+static size_t characters(const char *text)
 {
     size_t length = 0;
-    for (; *text && length < STRING_MAX; length++)
+    for (; *text; length++)
         table_code_point(&text);
     return length;
 }
 
-/* Single quotes: gnuplot expands nothing inside them (no backslashes, backquotes or macros), a quote is doubled. */
-static void put_string(const char *text, int tic, FILE *out)
+size_t plot_string_length(const char *text)
 {
-    size_t length = 0;
-    for (const char *t = text; *t; length++)
-        table_code_point(&t);
+    const size_t length = characters(text);
+    return length < STRING_MAX ? length : STRING_MAX;
+}
+
+/* Single quotes: gnuplot expands nothing inside them (no backslashes, backquotes or macros), a quote is doubled. Of a
+ * text longer than `max` the middle is left out. */
+static void put_string(const char *text, size_t max, int tic, FILE *out)
+{
+    const size_t length = characters(text), cut = length > max ? length - max + 1 : 0;
     fputc('\'', out);
     for (size_t i = 0; *text; i++) {
         const char *begin = text;
         const uint32_t code = table_code_point(&text);
-        if (length > STRING_MAX && i > STRING_MAX / 2 && i < length - STRING_MAX / 2 + 1) {
-            if (i == STRING_MAX / 2 + 1)
-                fputs("\xe2\x80\xa6", out); /* an ellipsis for the middle */
+        if (i >= max / 2 && i < max / 2 + cut) {
+            if (i == max / 2)
+                fputs("\xe2\x80\xa6", out); /* an ellipsis */
         } else if (code < 0x20 || (code >= 0x7f && code < 0xa0) || (code == 0xfffd && text - begin == 1)) {
             fputc(' ', out);
         } else {
@@ -42,12 +50,12 @@ static void put_string(const char *text, int tic, FILE *out)
 
 void plot_string(const char *text, FILE *out)
 {
-    put_string(text, 0, out);
+    put_string(text, STRING_MAX, 0, out);
 }
 
 void plot_tic_string(const char *text, FILE *out)
 {
-    put_string(text, 1, out);
+    put_string(text, STRING_MAX, 1, out);
 }
 
 void plot_number(double value, FILE *out)
@@ -77,54 +85,71 @@ void plot_begin(const char *title, const char *source, FILE *out)
           "set border 3 linewidth 0.8 linecolor rgb '#404040'\n"
           "set tics nomirror out scale 0.6\n"
           "set grid xtics ytics back linetype 1 linewidth 0.5 linecolor rgb '#dddddd'\n"
-          "set errorbars 0.6\n",
+          "set errorbars 0.6\n"
+          "set rmargin at screen 0.97\n",
           out);
 }
 
+/* The three kinds of picture. The lengths are those of the fonts as gnuplot draws them, measured: a legend column is
+ * as wide as the longest entry's characters times `glyph` plus `sample`. gnuplot itself reckons with 1/slim of that. */
 typedef struct terminal {
-    const char *kind, *options; /* `options` without the size */
-    double width;               /* in units of 1/per_unit: pixels, or points for the PDF */
-    double unit;                /* what the terminal's size is given in: width / unit */
-    const char *suffix;         /* of the unit */
-    double glyph, sample, line,
-        title; /* mean width of a character; legend sample, legend line, title: in width units */
+    const char *kind, *options; /* without the size */
+    double width;               /* pixels, or points for the PDF; so are the lengths below */
+    double unit;                /* the terminal's size is given in width / unit ... */
+    const char *suffix;         /* ... of this */
+    double title, axis;         /* height above the plot; of tick labels and axis label under it */
+    double line, glyph, sample; /* of the legend */
 } terminal;
 
+static const double slim = 0.9;
+
 static const terminal terminals[] = {
-    {"svg", "font 'Helvetica,Arial,sans-serif,14' background rgb 'white' linewidth 1.5", 760, 1, "", 7.4, 62, 20, 34},
-    {"pdf", "font 'Helvetica,7' linewidth 1 pointscale 0.45", 241.2, 72, "in", 3.75, 32, 9.6, 4},
-    {"png", "font 'Helvetica,13' fontscale 2 linewidth 2.8 pointscale 2.2", 1520, 1, "", 15, 124, 40, 68},
+    {"svg", "font 'Helvetica,Arial,sans-serif,14' background rgb 'white' linewidth 1.5", 760, 1, "", 40, 62, 22.1, 8.8,
+     55},
+    {"pdf", "font 'Helvetica,6' fontscale 1 linewidth 1 pointscale 0.5", 241.2, 72, "in", 5, 28, 8.5, 4.0, 23.5},
+    {"png", "font 'Helvetica,13' fontscale 2 linewidth 2.8 pointscale 2.2", 1520, 1, "", 80, 124, 37.5, 17.1, 99},
 };
+
+/* gnuplot lets a vertical legend be as high as the plot and a horizontal one as wide, and rearranges what is larger.
+ * So the legend is vertical while it is low enough, else a single column, which counts as horizontal. */
+static void set_layout(const terminal *t, const plot_frame *frame, FILE *out)
+{
+    const double entry = t->glyph * (double)frame->longest_entry + t->sample;
+    const double plot_height = t->width * frame->height;
+    const size_t columns = (size_t)fmax(1, floor(t->width / entry));
+    size_t rows = (frame->entries + columns - 1) / columns;
+    const int vertical = columns > 1 && t->line * (double)rows < plot_height;
+    rows = vertical ? rows : frame->entries;
+    const double under = t->axis + t->line * ((double)rows + 0.6);
+    const double height = t->title + plot_height + under;
+    fprintf(out, "        set terminal %s%s noenhanced size %.4g%s,%.4g%s %s\n", t->kind,
+            strcmp(t->kind, "svg") == 0 ? "" : "cairo", t->width / t->unit, t->suffix, height / t->unit, t->suffix,
+            t->options);
+    fprintf(out, "        set tmargin at screen %.4f\n        set bmargin at screen %.4f\n", 1 - t->title / height,
+            under / height);
+    fprintf(out,
+            "        set key at screen 0.5, screen %.4f center bottom %s %zu Left reverse samplen 2.5 spacing 1.05 "
+            "width %.2f\n",
+            0.3 * t->line / height, vertical ? "vertical maxrows" : "horizontal maxcols", vertical ? rows : 1,
+            (slim - 1) * (double)frame->longest_entry);
+}
 
 void plot_begin_drawing(const char *title, const plot_frame *frame, FILE *out)
 {
     fputs("do for [kind in 'svg pdf png'] {\n", out);
     for (size_t i = 0; i < sizeof terminals / sizeof *terminals; i++) {
         const terminal *t = &terminals[i];
-        const double entry = t->glyph * (double)frame->longest_entry + t->sample;
-        const size_t fit = (size_t)fmax(1, floor(t->width * 0.97 / entry));
-        const size_t rows = (frame->entries + fit - 1) / fit;
-        const size_t columns = rows ? (frame->entries + rows - 1) / rows : 1; /* even rows look tidier */
-        const double height = t->width * frame->height + t->line * (double)rows + t->title;
-        fprintf(out, "    if (kind eq '%s') {\n        set terminal %s%s noenhanced size %.4g%s,%.4g%s %s\n", t->kind,
-                t->kind, strcmp(t->kind, "svg") == 0 ? "" : "cairo", t->width / t->unit, t->suffix, height / t->unit,
-                t->suffix, t->options);
-        if (frame->entries)
-            fprintf(out,
-                    "        set key outside bottom center horizontal Left reverse maxcols %zu samplen 2.5 spacing "
-                    "1.05 width 1\n",
-                    columns);
+        fprintf(out, "    if (kind eq '%s') {\n", t->kind);
+        set_layout(t, frame, out);
         if (strcmp(t->kind, "pdf") == 0) {
             fputs("        unset title\n", out);
         } else {
             fputs("        set title ", out);
-            plot_string(title, out);
+            put_string(title, TITLE_MAX, 0, out);
             fputs(" noenhanced\n", out);
         }
         fputs("    }\n", out);
     }
-    if (!frame->entries)
-        fputs("    unset key\n", out);
     fputs("    set output base.'.'.kind\n", out);
 }
 
@@ -240,8 +265,9 @@ void plot_write_axis(const char *which, const plot_axis *axis, double min, doubl
     fprintf(out, "set %slabel ", which);
     plot_string(axis->label, out);
     fputs(" noenhanced\n", out);
-    switch (axis->scale) {
-    case PLOT_FROM_ZERO:
+    const int wide = axis->scale == PLOT_RATE && max > 20 * min;
+    switch (wide ? PLOT_LOG : axis->scale) {
+    case PLOT_RATE:
         fprintf(out, "set %srange [0:%.6g]\n", which, max > 0 ? max * 1.08 : 1);
         return;
     case PLOT_SHARE:
@@ -251,15 +277,15 @@ void plot_write_axis(const char *which, const plot_axis *axis, double min, doubl
         return;
     case PLOT_LOG:
     case PLOT_TOKENS: {
-        const double room = axis->scale == PLOT_LOG ? 1.3 : 1.12;
+        const int tokens = axis->scale == PLOT_TOKENS;
+        const double room = tokens ? 1.12 : 1.3;
         const double widen = max / min < 2 ? sqrt(2 / (max / min)) : 1; /* at least one octave */
         const double low = min / (room * widen), high = max * room * widen;
-        fprintf(out, "set logscale %s %d\nset %srange [%.6g:%.6g]\n", which, axis->scale == PLOT_LOG ? 10 : 2, which,
-                low, high);
-        if (axis->scale == PLOT_LOG)
-            log_tics(which, low, high, out);
-        else
+        fprintf(out, "set logscale %s %d\nset %srange [%.6g:%.6g]\n", which, tokens ? 2 : 10, which, low, high);
+        if (tokens)
             token_tics(which, low, high, value, count, out);
+        else
+            log_tics(which, low, high, out);
         return;
     }
     }

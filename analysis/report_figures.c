@@ -79,7 +79,7 @@ static const figure_kind kinds[] = {
     {"tops",
      "Speed by sequence length",
      {"sequence length (tokens)", PLOT_TOKENS},
-     {"dense-equivalent TOPS", PLOT_FROM_ZERO},
+     {"dense-equivalent TOPS", PLOT_RATE},
      tops_point,
      BY_LABEL,
      0,
@@ -91,7 +91,7 @@ static const figure_kind kinds[] = {
     {"attend-tops",
      "Speed of the attention stage alone",
      {"sequence length (tokens)", PLOT_TOKENS},
-     {"dense-equivalent TOPS, attend only", PLOT_FROM_ZERO},
+     {"dense-equivalent TOPS, attend only", PLOT_RATE},
      attend_tops_point,
      BY_LABEL,
      0,
@@ -112,7 +112,7 @@ static const figure_kind kinds[] = {
     {"speed-sparsity",
      "Speed by sparsity",
      {"sparsity (share of products skipped)", PLOT_SHARE},
-     {"dense-equivalent TOPS", PLOT_FROM_ZERO},
+     {"dense-equivalent TOPS", PLOT_RATE},
      speed_point,
      BY_METHOD,
      1,
@@ -219,6 +219,7 @@ static void collect(const report_family *family, const figure_kind *kind, const 
         if (kind->series == BY_METHOD && varies_in_many(row->label))
             series->joined = 0;
     }
+    series->joined &= series->points > 1;
     qsort(series->point, series->points, sizeof *series->point, compare_points);
 }
 
@@ -229,12 +230,18 @@ static const char *where(report *r, const report_family *family)
                        *threads ? ", " : "", threads);
 }
 
+static const char *tokens(report *r, int64_t length)
+{
+    return length % 1024 == 0 ? report_text(r, "%lldk tokens", (long long)length / 1024)
+                              : report_text(r, "%lld tokens", (long long)length);
+}
+
 static const char *caption(report *r, const report_family *family, const figure_kind *kind, int64_t length,
                            const caption_counts *counts)
 {
     const char *text = report_text(r, "%s %s", kind->caption, family->title);
     if (length)
-        text = report_text(r, "%s, %lld tokens (where most points were measured)", text, (long long)length);
+        text = report_text(r, "%s, %s (where most points were measured)", text, tokens(r, length));
     text = report_text(r, "%s; %s; %s.", text, family->field[FAMILY_SEED], where(r, family));
     if (kind->timed)
         text =
@@ -308,8 +315,7 @@ static an_report_status make_lines(report *r, const report_family *family, const
         report_file file;
         figure.name = figure_name(r, family, kind->name);
         figure.text = caption(r, family, kind, length, &counts);
-        const char *title =
-            length ? report_text(r, "%s, %lld tokens", family->title, (long long)length) : family->title;
+        const char *title = length ? report_text(r, "%s, %s", family->title, tokens(r, length)) : family->title;
         const plot_lines lines = {
             .title = title, .source = r->database, .x = kind->x, .y = kind->y, .series = series, .count = count};
         if (open_script(r, figure.name, &file) == AN_REPORT_OK) {
@@ -350,7 +356,7 @@ static an_report_status make_stages(report *r, const report_family *family)
     }
     if (count > 0) {
         report_file file;
-        const char *title = report_text(r, "%s, %lld tokens", family->title, (long long)length);
+        const char *title = report_text(r, "%s, %s", family->title, tokens(r, length));
         figure.name = figure_name(r, family, "stages");
         figure.text = report_text(
             r,
