@@ -449,13 +449,32 @@ static int add_zip(sb_axes *axes, const char *option)
     return code;
 }
 
-int sb_axes_parse(const sb_arguments *arguments, sb_axes *axes)
+static int parse_methods(const sb_arguments *arguments, sb_axes *axes)
 {
-    memset(axes, 0, sizeof *axes);
     size_t lists = sb_argument_count(arguments, "method");
     int code = lists ? SB_EXIT_OK : select_methods(axes, sb_argument(arguments, "method"));
     for (size_t i = 0; i < lists && code == SB_EXIT_OK; i++)
         code = select_methods(axes, sb_argument_at(arguments, "method", i));
+    return code;
+}
+
+int sb_methods_parse(const sb_arguments *arguments, const sparge_method ***methods, size_t *count)
+{
+    sb_axes axes = {0};
+    int code = parse_methods(arguments, &axes);
+    if (code != SB_EXIT_OK) {
+        sb_axes_release(&axes);
+        return code;
+    }
+    *methods = axes.method;
+    *count = axes.method_count;
+    return SB_EXIT_OK;
+}
+
+int sb_axes_parse(const sb_arguments *arguments, sb_axes *axes)
+{
+    memset(axes, 0, sizeof *axes);
+    int code = parse_methods(arguments, axes);
     if (code == SB_EXIT_OK)
         code = parse_common(arguments, axes);
     for (size_t i = 0; i < sb_argument_count(arguments, "set") && code == SB_EXIT_OK; i++)

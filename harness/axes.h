@@ -46,6 +46,9 @@ typedef struct sb_axes {
 int sb_axes_parse(const sb_arguments *arguments, sb_axes *axes);
 void sb_axes_release(sb_axes *axes);
 
+/* The methods of --method alone; free(*methods). */
+int sb_methods_parse(const sb_arguments *arguments, const sparge_method ***methods, size_t *count);
+
 /* The names that --causal takes. -1 for a name that is none. */
 int sb_causal_parse(const char *name);
 
