@@ -4,8 +4,9 @@
 #include <string.h>
 
 const sb_command *const sb_commands[] = {
-    &sb_command_sweep, &sb_command_similarity, &sb_command_report, &sb_command_compare, &sb_command_export,
-    &sb_command_merge, &sb_command_list,       &sb_command_info,   &sb_command_help,    &sb_command_manual,
+    &sb_command_sweep,   &sb_command_verify, &sb_command_similarity, &sb_command_report,
+    &sb_command_compare, &sb_command_export, &sb_command_merge,      &sb_command_list,
+    &sb_command_info,    &sb_command_help,   &sb_command_manual,
 };
 const size_t sb_command_count = sizeof sb_commands / sizeof *sb_commands;
 
