@@ -25,13 +25,32 @@ static void print_option(const sb_option *option, int width, FILE *out)
     sb_help_wrap(text, OPTION_COLUMN, column, width, out);
 }
 
-static void print_examples(const char *examples, FILE *out)
+/* One command line, continued in the shell's way before options that do not fit. */
+static void print_example(const char *line, size_t length, int width, FILE *out)
+{
+    size_t i = strcspn(line, " \n");
+    size_t column = (size_t)fprintf(out, "  %.*s", (int)i, line);
+    while (i < length) {
+        size_t end = i + 1; /* up to the next option */
+        while (end < length && !(line[end] == ' ' && line[end + 1] == '-'))
+            end++;
+        if (column + (end - i) + 2 > (size_t)width) {
+            fputs(" \\\n     ", out);
+            column = 5;
+        }
+        column += (size_t)fprintf(out, "%.*s", (int)(end - i), line + i);
+        i = end;
+    }
+    fputc('\n', out);
+}
+
+static void print_examples(const char *examples, int width, FILE *out)
 {
     fputs("\nExamples:\n", out);
     while (*examples) {
         size_t length = strcspn(examples, "\n");
         if (length > 0)
-            fprintf(out, "  %.*s\n", (int)length, examples);
+            print_example(examples, length, width, out);
         examples += length + (examples[length] == '\n');
     }
 }
@@ -60,5 +79,5 @@ void sb_help_command(const sb_command *command, int width, FILE *out)
     static const sb_option help = {.name = "help", .letter = 'h', .help = "Print this text."};
     print_option(&help, width, out);
     if (command->examples && *command->examples)
-        print_examples(command->examples, out);
+        print_examples(command->examples, width, out);
 }
