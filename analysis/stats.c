@@ -99,7 +99,7 @@ int an_benjamini_hochberg(const double *p, size_t m, double *adjusted)
     /* From the largest p down: p_(i) m / i, never above what a larger p got. */
     double smallest = 1;
     for (size_t i = family; i-- > 0;) {
-        smallest = fmin(smallest, rank[i].p * (double)family / (double)(i + 1));
+        smallest = fmin(smallest, rank[i].p * ((double)family / (double)(i + 1)));
         adjusted[rank[i].index] = smallest;
     }
     free(rank);

@@ -20,9 +20,9 @@ double synthetic_noise(uint64_t *state)
     return 1 + 0.02 * (u - 0.5) + (u > 0.98 ? 0.08 : 0);
 }
 
-rs_store *synthetic_open(const char *path, int64_t *run_id)
+int64_t synthetic_begin_run(rs_store *store)
 {
-    rs_store *store = NULL;
+    int64_t id = 0;
     rs_error error;
     const rs_run run = {.started_utc = "2026-11-30T12:00:00Z",
                         .command = "sparge-bench sweep --seqlen 1k..64k --workload 'llama3.1-8b,mochi' --db demo.db",
@@ -40,9 +40,17 @@ rs_store *synthetic_open(const char *path, int64_t *run_id)
                         .host = "example",
                         .cpu_threads = 2,
                         .seed = 1};
+    must(rs_run_begin(store, &run, &id, &error), &error);
+    return id;
+}
+
+rs_store *synthetic_open(const char *path, int64_t *run_id)
+{
+    rs_store *store = NULL;
+    rs_error error;
     unlink(path);
     must(rs_open(path, RS_WRITE, &store, &error), &error);
-    must(rs_run_begin(store, &run, run_id, &error), &error);
+    *run_id = synthetic_begin_run(store);
     return store;
 }
 

@@ -15,8 +15,9 @@ typedef struct synthetic_point {
     const char *reason;
 } synthetic_point;
 
-/* An empty store with one run begun; asserts that everything works. */
+/* An empty store with one run begun; asserts that everything works, as the others do. */
 rs_store *synthetic_open(const char *path, int64_t *run_id);
+int64_t   synthetic_begin_run(rs_store *store);
 void      synthetic_add(rs_store *store, int64_t run_id, const synthetic_point *point);
 /* Ends the run and closes the store. */
 void synthetic_close(rs_store *store, int64_t run_id);
