@@ -117,16 +117,17 @@ static int64_t budget(const sparge_plan *plan, const float *mass, int64_t count,
     return raised < most ? raised : most;
 }
 
-/* Sums of the estimate by key block and by block diagonal. Diagonals are counted from the far end, as in the official
- * code: where N is no multiple of B, diagonal s holds the offsets from B * s - (B - N % B) on. */
+/* Sums of the estimate by key block and by block diagonal, in double and by rising index. Diagonals are counted from the
+ * far end, as in the official code: where N is no multiple of B, diagonal s holds the offsets from B * s - (B - N % B)
+ * on. */
 static void pool_mass(const sparge_plan *plan, const head_scratch *s)
 {
     const int64_t tokens = plan->problem.seqlen_k, block = plan->recipe.block_q, blocks = block_count(plan);
     memset(s->key_mass, 0, (size_t)blocks * sizeof *s->key_mass);
     memset(s->diagonal_mass, 0, (size_t)blocks * sizeof *s->diagonal_mass);
     for (int64_t i = 0; i < tokens; i++) {
-        s->key_mass[i / block] += cpu_mass(s->vertical[i]);
-        s->diagonal_mass[blocks - 1 - (tokens - 1 - i) / block] += cpu_mass(s->slash[i]);
+        s->key_mass[i / block] += s->vertical[i];
+        s->diagonal_mass[blocks - 1 - (tokens - 1 - i) / block] += s->slash[i];
     }
 }
 

@@ -14,7 +14,7 @@ enum { CPU_VS_TILE = 64 };
 typedef struct cpu_vs_lists {
     const int32_t *vertical; /* ascending, distinct */
     int64_t verticals;
-    const int32_t *slash; /* descending, distinct; holds an offset below 64, or rows can be empty */
+    const int32_t *slash; /* descending, distinct; ends with 0, without which verticals near the diagonal are lost */
     int64_t slashes;
 } cpu_vs_lists;
 
