@@ -214,28 +214,43 @@ static rs_status count_schema_objects(const rs_store *store, int64_t *count, rs_
     return rs_query_end(&query, error);
 }
 
+typedef struct identity {
+    int64_t application_id, version, objects;
+} identity;
+
+/* All of it at one moment, since another process may be creating the file right now. */
+static rs_status read_identity(const rs_store *store, identity *found, rs_error *error)
+{
+    rs_status status = rs_execute(store, "BEGIN", "opening", error);
+    if (status != RS_OK)
+        return status;
+    status = count_schema_objects(store, &found->objects, error);
+    if (status == RS_OK)
+        status = rs_schema_version(store, &found->application_id, &found->version, error);
+    rs_rollback(store); /* nothing was written */
+    return status;
+}
+
 /* Is it ours, and at a version that we can use? *fresh: an empty database, to be filled by the migrations. */
 static rs_status check_identity(const rs_store *store, int *fresh, rs_error *error)
 {
-    int64_t application_id, version, objects;
-    rs_status status = rs_schema_version(store, &application_id, &version, error);
-    if (status == RS_OK)
-        status = count_schema_objects(store, &objects, error);
+    identity found;
+    rs_status status = read_identity(store, &found, error);
     if (status != RS_OK)
         return status;
-    *fresh = application_id == 0 && version == 0 && objects == 0;
+    *fresh = found.application_id == 0 && found.version == 0 && found.objects == 0;
     if (*fresh && store->mode == RS_WRITE)
         return RS_OK;
-    if (application_id != RS_APPLICATION_ID)
+    if (found.application_id != RS_APPLICATION_ID)
         return rs_fail(error, RS_ERROR_FOREIGN, store->path, "%s, not a results file",
                        *fresh ? "is empty" : "a SQLite file of another program");
-    if (version > rs_migration_count)
-        return refuse_version(store->path, version, error);
-    if (version < rs_migration_count && store->mode == RS_READ)
+    if (found.version > rs_migration_count)
+        return refuse_version(store->path, found.version, error);
+    if (found.version < rs_migration_count && store->mode == RS_READ)
         return rs_fail(error, RS_ERROR_OTHER, store->path,
                        "written by an older version (schema %lld, this program reads %d): open it for writing once to "
                        "update it",
-                       (long long)version, rs_migration_count);
+                       (long long)found.version, rs_migration_count);
     return RS_OK;
 }
 

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void flatten_to_one_line(char *text)
 {
@@ -42,19 +43,16 @@ rs_status rs_fail(rs_error *error, rs_status status, const char *path, const cha
 }
 
 /* A failed write is "disk full" also where a quota or a limit on the size of files stopped it. */
-static int is_out_of_space(const rs_store *store, int code)
+static int is_out_of_space(int code, int os_error)
 {
     if ((code & 0xff) == SQLITE_FULL)
         return 1;
-    if ((code & 0xff) != SQLITE_IOERR)
-        return 0;
-    int os_error = sqlite3_system_errno(store->db);
-    return os_error == ENOSPC || os_error == EDQUOT || os_error == EFBIG;
+    return (code & 0xff) == SQLITE_IOERR && (os_error == ENOSPC || os_error == EDQUOT || os_error == EFBIG);
 }
 
-static rs_status status_of(const rs_store *store, int code)
+static rs_status status_of(int code, int os_error)
 {
-    if (is_out_of_space(store, code))
+    if (is_out_of_space(code, os_error))
         return RS_ERROR_FULL;
     switch (code & 0xff) {
     case SQLITE_CONSTRAINT:
@@ -78,7 +76,8 @@ static rs_status status_of(const rs_store *store, int code)
 
 rs_status rs_fail_sqlite(const rs_store *store, rs_error *error, int code, const char *what)
 {
-    rs_status status = status_of(store, code);
+    int os_error = errno; /* of the call that SQLite saw fail; sqlite3_system_errno knows nothing of failed writes */
+    rs_status status = status_of(code, os_error);
     const char *text = sqlite3_errmsg(store->db);
     if (code == SQLITE_CONSTRAINT_FOREIGNKEY)
         return rs_fail(error, RS_ERROR_NOT_FOUND, store->path, "%s: it refers to a row that does not exist", what);
@@ -94,9 +93,8 @@ rs_status rs_fail_sqlite(const rs_store *store, rs_error *error, int code, const
                        "%s: a killed writer left a journal that a read-only folder keeps from being replayed; copy the "
                        "file and its -wal or -journal to a folder that can be written",
                        what);
-    if (status == RS_ERROR_OTHER && sqlite3_system_errno(store->db) != 0)
-        return rs_fail(error, status, store->path, "%s: %s (system error %d)", what, text,
-                       sqlite3_system_errno(store->db));
+    if ((code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN)
+        return rs_fail(error, status, store->path, "%s: %s (%s)", what, text, strerror(os_error));
     return rs_fail(error, status, store->path, "%s: %s", what, text);
 }
 
