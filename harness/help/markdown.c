@@ -9,7 +9,7 @@
 static void put_cell(const char *text, FILE *out)
 {
     for (; *text; text++) {
-        if (strchr("|<*_`", *text))
+        if (strchr("\\|<*_`", *text))
             fputc('\\', out);
         fputc(*text == '\n' ? ' ' : *text, out);
     }
