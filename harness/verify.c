@@ -107,17 +107,42 @@ static sparge_status write_mask(const sparge_problem *problem, char path[64], sp
     return status;
 }
 
+/* Defaults are made for long sequences: on these shapes most methods would keep everything, and nothing but dense
+ * attention would be checked. */
+static const struct {
+    const char *method, *param, *value;
+} small_settings[] = {
+    {"sparge-f16", "topk", "0.4"},
+    {"sparge-int8-f16", "topk", "0.4"},
+    {"sparge-int8-fp8", "topk", "0.4"},
+    {"minference-vs", "vertical", "20"},
+    {"minference-vs", "slash", "60"},
+    {"minference-vs-grid", "vertical", "2"},
+    {"minference-vs-grid", "slash", "60"},
+    {"minference-ashape", "sink", "10"},
+    {"minference-ashape", "local", "90"},
+    {"minference-block", "k", "2"},
+    {"flexprefill", "min_budget", "128"},
+    {"window", "local", "90"},
+    {"sta", "tile_t", "2"},
+    {"sta", "tile_h", "4"},
+    {"sta", "tile_w", "4"},
+    {"skip-softmax", "threshold", "0"}, /* what it drops is decided inside the kernel: drop nothing */
+};
+
 /* What a method needs beside its defaults before it can be verified. mask_path is "" or a file to remove. */
 static sparge_status set_up(sparge_params *params, const sb_verify_shape *shape, char mask_path[64],
                             sparge_error *error)
 {
     const char *name = sparge_method_name(sparge_params_method(params));
+    sparge_status status = SPARGE_OK;
     mask_path[0] = '\0';
-    if (strcmp(name, "skip-softmax") == 0) /* which tiles it drops is decided inside the kernel: none */
-        return sparge_params_set(params, "threshold", "0", error);
-    if (strcmp(name, "mask") != 0)
-        return SPARGE_OK;
-    sparge_status status = write_mask(&shape->problem, mask_path, error);
+    for (size_t i = 0; i < sizeof small_settings / sizeof *small_settings && status == SPARGE_OK; i++)
+        if (strcmp(small_settings[i].method, name) == 0)
+            status = sparge_params_set(params, small_settings[i].param, small_settings[i].value, error);
+    if (status != SPARGE_OK || strcmp(name, "mask") != 0)
+        return status;
+    status = write_mask(&shape->problem, mask_path, error);
     return status == SPARGE_OK ? sparge_params_set(params, "file", mask_path, error) : status;
 }
 
@@ -250,8 +275,9 @@ const sb_command sb_command_verify = {
         "Runs methods on small problems (whole and ragged blocks, GQA, causal masks of both alignments, more keys than "
         "queries and fewer, queries without keys, a video grid, f16 and bf16, head dimensions 64 to 128) and compares "
         "output and LSE with float64 attention over exactly the pairs that the method says it computes.\n\n"
-        "The bounds belong to the arithmetic: f16, int8-f16, int8-fp8. Methods run with their defaults, those with the "
-        "parameter attend in each arithmetic. The exit code is 1 if a check fails.",
+        "The bounds belong to the arithmetic: f16, int8-f16, int8-fp8. Methods run with parameters "
+        "that make them skip work on such small problems, those with the parameter attend in each arithmetic. The exit "
+        "code is 1 if a check fails.",
     .examples = "sparge-bench verify\n"
                 "sparge-bench verify --method sparge-int8-fp8 --format md",
     .run = run,

@@ -68,7 +68,7 @@ const sb_verify_shape sb_verify_shapes[] = {
 const size_t sb_verify_shape_count = sizeof sb_verify_shapes / sizeof *sb_verify_shapes;
 
 /* What an arithmetic may differ from the exact result of the same pairs: rounding of P, V, O, and of INT8 Q and K.
- * LSE in nats. Measured on these shapes, times about two. */
+ * LSE in nats. Measured on these shapes, times two or more. */
 typedef struct bounds {
     const char *arithmetic;
     sparge_dtype dtype;
@@ -76,8 +76,8 @@ typedef struct bounds {
 } bounds;
 
 static const bounds bounds_table[] = {
-    {"f16", SPARGE_F16, 2e-3, 1e-3},      {"f16", SPARGE_BF16, 1.2e-2, 2e-3},  {"int8-f16", SPARGE_F16, 5e-2, 0.2},
-    {"int8-f16", SPARGE_BF16, 5e-2, 0.2}, {"int8-fp8", SPARGE_F16, 1e-1, 0.2}, {"int8-fp8", SPARGE_BF16, 1e-1, 0.2},
+    {"f16", SPARGE_F16, 1e-3, 1e-4},       {"f16", SPARGE_BF16, 5e-3, 1e-4},     {"int8-f16", SPARGE_F16, 4e-2, 0.15},
+    {"int8-f16", SPARGE_BF16, 4e-2, 0.15}, {"int8-fp8", SPARGE_F16, 8e-2, 0.15}, {"int8-fp8", SPARGE_BF16, 8e-2, 0.15},
 };
 
 static const bounds *find_bounds(const char *arithmetic, sparge_dtype dtype)
@@ -130,6 +130,7 @@ sparge_status sb_verify_inputs_create(sparge_context *context, const sb_verify_s
                       .scale_length = 24.0F,
                       .sharpness = 1.5F,
                       .channel_offset = 1.0F,
+                      .query_offset = 1.0F,
                       .sink_strength = 2.0F,
                       .sink_tokens = 2,
                       .head_spread = 0.2F},
@@ -163,21 +164,31 @@ void sb_verify_inputs_release(sparge_context *context, sb_verify_inputs *inputs)
 
 /* --- the reference --- */
 
+/* Four sums, so that the additions need not wait for each other. */
+static double dot(const double *a, const double *b, int32_t width)
+{
+    double sum[4] = {0.0};
+    int32_t d = 0;
+    for (; d + 4 <= width; d += 4)
+        for (int32_t lane = 0; lane < 4; lane++)
+            sum[lane] += a[d + lane] * b[d + lane];
+    for (; d < width; d++)
+        sum[0] += a[d] * b[d];
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
 /* o[0..D) and lse of one query over the keys with kept[j] != 0 (kept NULL: the visible ones). score: Lk values. */
 static void attend_row(const sparge_problem *p, const double *q, const double *k, const double *v, int64_t query,
                        const uint8_t *kept, double *score, double *o, double *lse)
 {
     int64_t end = sparge_problem_visible_end(p, query);
     int32_t width = p->head_dim;
-    double largest = -INFINITY, sum = 0.0, scale = (double)sparge_problem_scale(p);
+    double largest = -INFINITY, sum = 0.0, scale = 1.0 / sqrt((double)width);
     for (int64_t j = 0; j < end; j++) {
-        double dot = 0.0;
         score[j] = -INFINITY;
         if (kept && !kept[j])
             continue;
-        for (int32_t d = 0; d < width; d++)
-            dot += q[d] * k[j * width + d];
-        score[j] = dot * scale;
+        score[j] = dot(q, k + j * width, width) * scale;
         largest = fmax(largest, score[j]);
     }
     for (int32_t d = 0; d < width; d++)
