@@ -99,7 +99,7 @@ void cpu_fp8_run(sparge_plan *plan)
         float a = 0;
         for (int64_t chunk = 0; chunk < chunks; chunk++)
             a = of_head[chunk * head_dim] > a ? of_head[chunk * head_dim] : a;
-        cpu->prepared.v_scale[i] = a / v_max;
+        cpu->prepared.v_scale[i] = a * (1.0f / v_max);
         of_head[0] = v_max / a;
     }
 #pragma omp parallel for num_threads(threads)

@@ -1,11 +1,12 @@
 /* INT8 Q and K. Parallel over the blocks that hold whole scale groups: BQ rows of Q, BK keys of K. */
 #include "cpu/prepare/quantise.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "cpu/prepare/load.h"
 
-static const float LARGEST_INT8 = 127.0f, SCALE_FLOOR = 1e-7f;
+static const float RECIPROCAL_127 = 1.0f / 127.0f, SCALE_FLOOR = 1e-7f;
 
 /* One of Q and K. */
 typedef struct int8_side {
@@ -102,7 +103,7 @@ static void quantise_block(const sparge_plan *plan, const int8_side *side, int64
         raise_to_magnitude(&scale[side->scale_index(&plan->recipe, token)], row, channels);
     }
     for (int64_t i = first; i <= last; i++)
-        scale[i] = scale[i] / LARGEST_INT8 + SCALE_FLOOR;
+        scale[i] = fmaf(scale[i], RECIPROCAL_127, SCALE_FLOOR);
     for (int64_t token = begin; token < end; token++) {
         const float s = scale[side->scale_index(&plan->recipe, token)];
         int8_t *x8 = side->x8 + (head * tokens + token) * channels;

@@ -1,8 +1,9 @@
 /* INT8 Q and K (upstream.md 2.7) and how their scales are laid out.
  *
- * The rows that share a scale: s = max|x| / 127 + 1e-7, x8 = trunc(x / s + 0.5 sign(x)), round half away from zero, so
- * |x8| <= 127. All in f32, one rounding per operation. x is Q as it is, and K minus its token mean where the recipe
- * smooths (in parity mode that difference is rounded to the input's 16-bit type first).
+ * The rows that share a scale: s = fma(max|x|, 1/127, 1e-7), x8 = trunc(x / s + 0.5 sign(x)), round half away from zero,
+ * so |x8| <= 127; f32, one rounding per operation. Taking 1/127 as a float and the multiply-add as fused is what the
+ * official code was compiled to: the recorded scales are reproduced bit for bit. x is Q as it is, and K minus its token
+ * mean where the recipe smooths (in parity mode that difference is rounded to the input's 16-bit type first).
  *
  *   scales   Q: rows with one scale                     K: keys with one scale
  *   block    a block of BQ                              a block of BK
