@@ -118,7 +118,8 @@ static void put_tables(report *r, FILE *out)
 {
     an_table *summary = an_rows_summary(&r->rows), *unmeasured = report_unmeasured_table(r);
     if (summary && unmeasured) {
-        put_table(out, "Results", "summary", summary);
+        if (r->rows.count > 0)
+            put_table(out, "Results", "summary", summary);
         fputs("<p class=\"soft\">All columns of all rows:", out);
         put_link(out, "tables", "results", "md");
         put_link(out, "tables", "results", "csv");
@@ -212,11 +213,10 @@ an_report_status report_write_page(report *r)
         an_html_text(r->no_pictures, out);
         fputs(". The scripts in figures/ draw them.</p>\n", out);
     }
-    if (r->rows.count == 0)
+    if (r->rows.count == 0 && !r->similarity)
         fputs("<p class=\"note\">The results file holds no measurements.</p>\n", out);
     put_figures(r, out);
-    if (r->rows.count > 0)
-        put_tables(r, out);
+    put_tables(r, out);
     put_provenance(r, out);
     fputs("</body>\n</html>\n", out);
     return report_file_close(r, &file);
