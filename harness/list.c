@@ -8,13 +8,14 @@
 #include "commands.h"
 #include "output.h"
 #include "suggest.h"
+#include "text.h"
 #include "workloads.h"
 
 /* One kind of thing to list: its columns, and its rows. */
 typedef struct subject {
     const char *name;
     int (*fill)(const sb_arguments *arguments, an_table *table); /* an exit code */
-    void (*names)(FILE *out);                                    /* for --names: one a line */
+    int (*names)(const sb_arguments *arguments, FILE *out);      /* for --names: one a line; an exit code */
 } subject;
 
 static void add_columns(an_table *table, const char *const *names, size_t count)
@@ -28,34 +29,16 @@ static int is_hidden_backend(const char *name)
     return strcmp(name, "fake") == 0;
 }
 
-/* Text built up piece by piece in a buffer of fixed size; what does not fit is cut. */
-typedef struct text {
-    char bytes[1024];
-    size_t length;
-} text;
-
-static void append(text *to, const char *piece)
+/* "tau=0.98 topk theta=0.6 lambda": a parameter without default is unset. To be freed; NULL if memory runs out. */
+static char *describe_parameters(const sparge_method *method)
 {
-    size_t room = sizeof to->bytes - 1 - to->length, length = strlen(piece);
-    if (length > room)
-        length = room;
-    memcpy(to->bytes + to->length, piece, length);
-    to->length += length;
-    to->bytes[to->length] = '\0';
-}
-
-/* "tau=0.98 topk theta=0.6 lambda": a parameter without default is unset. */
-static void describe_parameters(const sparge_method *method, text *out)
-{
+    sb_text text = {0};
     for (size_t i = 0; i < sparge_method_param_count(method); i++) {
         const sparge_param_desc *param = sparge_method_param_at(method, i);
-        append(out, i ? " " : "");
-        append(out, param->name);
-        if (*param->default_value) {
-            append(out, "=");
-            append(out, param->default_value);
-        }
+        sb_text_add(&text, "%s%s%s%s", i ? " " : "", param->name, *param->default_value ? "=" : "",
+                    param->default_value);
     }
+    return sb_text_take(&text);
 }
 
 static int fill_methods(const sb_arguments *arguments, an_table *table)
@@ -65,20 +48,24 @@ static int fill_methods(const sb_arguments *arguments, an_table *table)
     add_columns(table, columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < sparge_method_count(); i++) {
         const sparge_method *method = sparge_method_at(i);
-        text parameters = {.length = 0};
-        describe_parameters(method, &parameters);
+        char *parameters = describe_parameters(method);
+        if (!parameters)
+            return sb_fail(SB_EXIT_ENVIRONMENT, "out of memory for the table");
         an_table_text(table, sparge_method_name(method));
         an_table_text(table, sparge_method_summary(method));
         an_table_text(table, sparge_method_stands_for(method));
-        an_table_text(table, parameters.bytes);
+        an_table_text(table, parameters);
+        free(parameters);
     }
     return SB_EXIT_OK;
 }
 
-static void name_methods(FILE *out)
+static int name_methods(const sb_arguments *arguments, FILE *out)
 {
+    (void)arguments;
     for (size_t i = 0; i < sparge_method_count(); i++)
         fprintf(out, "%s\n", sparge_method_name(sparge_method_at(i)));
+    return SB_EXIT_OK;
 }
 
 /* "0..1", "integer 1..", "f16|int8-f16", "file". */
@@ -127,28 +114,45 @@ static int fail_unknown_method(const char *name)
     return sb_fail(SB_EXIT_USAGE, "unknown method '%s'; 'sparge-bench list methods' lists them", name);
 }
 
+/* The methods named after "parameters", or all. *method is NULL past the end. SB_EXIT_OK or SB_EXIT_USAGE. */
+static int chosen_method(const sb_arguments *arguments, size_t index, const sparge_method **method)
+{
+    size_t given = sb_operand_count(arguments) > 1 ? sb_operand_count(arguments) - 1 : 0;
+    if (given == 0) {
+        *method = sparge_method_at(index);
+        return SB_EXIT_OK;
+    }
+    *method = NULL;
+    if (index >= given)
+        return SB_EXIT_OK;
+    const char *name = sb_operand(arguments, index + 1);
+    *method = sparge_method_find(name);
+    return *method ? SB_EXIT_OK : fail_unknown_method(name);
+}
+
 static int fill_parameters(const sb_arguments *arguments, an_table *table)
 {
     static const char *const columns[] = {"method", "parameter", "range", "default", "unit", "per_head", "meaning"};
-    size_t given = sb_operand_count(arguments);
+    const sparge_method *method;
     add_columns(table, columns, sizeof columns / sizeof *columns);
-    for (size_t i = 1; i < given; i++) {
-        const sparge_method *method = sparge_method_find(sb_operand(arguments, i));
-        if (!method)
-            return fail_unknown_method(sb_operand(arguments, i));
+    for (size_t i = 0;; i++) {
+        int code = chosen_method(arguments, i, &method);
+        if (code != SB_EXIT_OK || !method)
+            return code;
         fill_method_parameters(method, table);
     }
-    for (size_t i = 0; given < 2 && i < sparge_method_count(); i++)
-        fill_method_parameters(sparge_method_at(i), table);
-    return SB_EXIT_OK;
 }
 
-static void name_parameters(FILE *out)
+static int name_parameters(const sb_arguments *arguments, FILE *out)
 {
-    for (size_t i = 0; i < sparge_method_count(); i++)
-        for (size_t j = 0; j < sparge_method_param_count(sparge_method_at(i)); j++)
-            fprintf(out, "%s.%s\n", sparge_method_name(sparge_method_at(i)),
-                    sparge_method_param_at(sparge_method_at(i), j)->name);
+    const sparge_method *method;
+    for (size_t i = 0;; i++) {
+        int code = chosen_method(arguments, i, &method);
+        if (code != SB_EXIT_OK || !method)
+            return code;
+        for (size_t j = 0; j < sparge_method_param_count(method); j++)
+            fprintf(out, "%s.%s\n", sparge_method_name(method), sparge_method_param_at(method, j)->name);
+    }
 }
 
 static void add_size(an_table *table, int64_t value)
@@ -204,10 +208,12 @@ static int fill_workloads(const sb_arguments *arguments, an_table *table)
     return code;
 }
 
-static void name_workloads(FILE *out)
+static int name_workloads(const sb_arguments *arguments, FILE *out)
 {
+    (void)arguments;
     for (size_t i = 0; i < wl_preset_count(); i++)
         fprintf(out, "%s\n", wl_preset_at(i)->name);
+    return SB_EXIT_OK;
 }
 
 static int fill_orders(const sb_arguments *arguments, an_table *table)
@@ -229,10 +235,12 @@ static int fill_orders(const sb_arguments *arguments, an_table *table)
     return SB_EXIT_OK;
 }
 
-static void name_orders(FILE *out)
+static int name_orders(const sb_arguments *arguments, FILE *out)
 {
+    (void)arguments;
     for (int i = 0; i < WL_ORDER_COUNT; i++)
         fprintf(out, "%s\n", wl_order_name((wl_order)i));
+    return SB_EXIT_OK;
 }
 
 static int fill_backends(const sb_arguments *arguments, an_table *table)
@@ -252,11 +260,13 @@ static int fill_backends(const sb_arguments *arguments, an_table *table)
     return SB_EXIT_OK;
 }
 
-static void name_backends(FILE *out)
+static int name_backends(const sb_arguments *arguments, FILE *out)
 {
+    (void)arguments;
     for (size_t i = 0; i < sparge_backend_count(); i++)
         if (!is_hidden_backend(sparge_backend_name(i)))
             fprintf(out, "%s\n", sparge_backend_name(i));
+    return SB_EXIT_OK;
 }
 
 static const subject subjects[] = {
@@ -292,10 +302,8 @@ static int run(const sb_command *command, const sb_arguments *arguments)
     if (sb_operand_count(arguments) > 1 && found->fill != fill_parameters)
         return sb_fail(SB_EXIT_USAGE, "'list %s' takes no names, but '%s' was given", found->name,
                        sb_operand(arguments, 1));
-    if (sb_argument(arguments, "names")) {
-        found->names(stdout);
-        return SB_EXIT_OK;
-    }
+    if (sb_argument(arguments, "names"))
+        return found->names(arguments, stdout);
     an_table *table = an_table_create();
     if (!table)
         return sb_fail(SB_EXIT_ENVIRONMENT, "out of memory for the table");

@@ -32,6 +32,9 @@ load common
     json '{row["method"] for row in data["rows"]} == {"window", "sta"}'
     fine list parameters --names
     [[ $output == *sparge-int8-fp8.tau* ]]
+    fine list parameters dense-f16 --names
+    [ "$output" = dense-f16.exp ]
+    refused 2 "unknown method 'zzz'" list parameters zzz --names
 }
 
 @test "csv, jsonl and md have a line for each row" {
