@@ -5,7 +5,7 @@
  *   t = x * LOG2E + MAGIC       MAGIC = 1.5 * 2^23, so that t's low bits are k = round(x * log2 e)
  *   k = t - MAGIC
  *   r = (x - k * LN2_HIGH) - k * LN2_LOW         LN2_HIGH has 9 bits: k * LN2_HIGH is exact
- *   p = ((((((C6 * r + C5) * r + C4) * r + C3) * r + C2) * r + 1) * r + 1
+ *   p = (((((((C7 * r + C6) * r + C5) * r + C4) * r + C3) * r + C2) * r + 1) * r + 1      Cn = 1 / n! in f32
  *   exp = p * 2^k
  *
  * x < -87 and NaN give 0, so no result is subnormal. Within 2 ulp of the true value; exp(0) = 1 exactly. */
@@ -24,7 +24,8 @@ static inline float cpu_select_exp(float x)
     const float k = t - magic;
     float r = x - k * 0.693359375F;
     r = r - k * -2.12194440e-4F;
-    float p = 1.38888889e-3F;
+    float p = 1.98412698e-4F;
+    p = p * r + 1.38888889e-3F;
     p = p * r + 8.33333333e-3F;
     p = p * r + 4.16666667e-2F;
     p = p * r + 1.66666667e-1F;
