@@ -19,7 +19,7 @@ const sb_help_exit_code sb_help_exit_codes[] = {
 const size_t sb_help_exit_code_count = sizeof sb_help_exit_codes / sizeof *sb_help_exit_codes;
 
 const sb_help_variable sb_help_variables[] = {
-    {"NO_COLOR", "If set and not empty, nothing is coloured."},
+    {"NO_COLOR", "Nothing is ever coloured, with or without it."},
     {"COLUMNS", "Width of the help texts, at most 100; by default the terminal's width."},
 };
 const size_t sb_help_variable_count = sizeof sb_help_variables / sizeof *sb_help_variables;
