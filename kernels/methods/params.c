@@ -56,8 +56,9 @@ static sparge_status check_number(const sparge_param_desc *desc, double value, s
     format_number(desc->min, low);
     format_number(desc->max, high);
     if (!(value >= desc->min && value <= desc->max))
-        return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "%s: %s is outside its range, %s to %s%s%s",
-                           desc->name, text, low, high, desc->unit[0] ? " " : "", desc->unit);
+        return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "%s: %s is outside its range, %s to %s%s%s%s",
+                           desc->name, text, low, high, desc->unit[0] ? " (" : "", desc->unit,
+                           desc->unit[0] ? ")" : "");
     if (desc->type == SPARGE_PARAM_INTEGER && value != floor(value))
         return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "%s: %s is not a whole number", desc->name, text);
     return SPARGE_OK;
