@@ -2,6 +2,7 @@
 #include "device_options.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "ranges.h"
 
@@ -44,5 +45,7 @@ int sb_context_open(const sb_arguments *arguments, sparge_context **context)
         sparge_context_create(sb_argument(arguments, "backend"), (int)device, (int)threads, context, &error);
     if (status == SPARGE_OK)
         return SB_EXIT_OK;
-    return sb_fail(status == SPARGE_ERROR_INVALID_ARGUMENT ? SB_EXIT_USAGE : SB_EXIT_ENVIRONMENT, "%s", error.text);
+    /* A GPU that is asked for and not there (or not in this build) is no mistake of the command line. */
+    int is_usage = status == SPARGE_ERROR_INVALID_ARGUMENT && strcmp(sb_argument(arguments, "backend"), "cuda") != 0;
+    return sb_fail(is_usage ? SB_EXIT_USAGE : SB_EXIT_ENVIRONMENT, "%s", error.text);
 }
