@@ -137,7 +137,7 @@ an_report_status an_report(rs_store *store, const char *database_path, const cha
     r.out = report_text(&r, "%s%s", out[0] == '-' ? "./" : "", out);
     make(&r, store);
     if (r.status == AN_REPORT_OK && r.no_pictures)
-        report_fail(&r, AN_REPORT_NO_GNUPLOT, "%s; scripts and tables were written to %s", r.no_pictures, r.out);
+        report_fail(&r, AN_REPORT_NO_GNUPLOT, "%s", r.no_pictures);
     const an_report_status status = r.status;
     release(&r);
     return status;
