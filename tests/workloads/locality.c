@@ -10,33 +10,6 @@
 
 enum { BLOCK_Q = 128, BLOCK_K = 64 };
 
-/* Mean over blocks of the mean cosine between all pairs of their rows; from `mean` (NULL: zero) as the origin. */
-static double block_similarity(const sparge_tensor *tensor, int64_t head, const int64_t *source, int64_t block,
-                               const double *mean)
-{
-    const int n = (int)tensor->shape[3];
-    double sum = 0;
-    int64_t blocks = tensor->shape[2] / block;
-    for (int64_t first = 0; first < blocks * block; first += block) {
-        double total[SPARGE_MAX_HEAD_DIM] = {0}, square = 0;
-        for (int64_t i = first; i < first + block; i++) {
-            const float *row = generated_row(tensor, 0, head, source[i]);
-            double moved[SPARGE_MAX_HEAD_DIM], length = 0;
-            for (int c = 0; c < n; c++) {
-                moved[c] = (double)row[c] - (mean ? mean[c] : 0);
-                length += moved[c] * moved[c];
-            }
-            length = sqrt(length);
-            for (int c = 0; c < n; c++)
-                total[c] += moved[c] / length;
-        }
-        for (int c = 0; c < n; c++)
-            square += total[c] * total[c];
-        sum += square / (double)(block * block);
-    }
-    return sum / (double)blocks;
-}
-
 static void mean_row(const sparge_tensor *tensor, int64_t head, double *mean)
 {
     for (int64_t c = 0; c < tensor->shape[3]; c++) {
@@ -45,6 +18,42 @@ static void mean_row(const sparge_tensor *tensor, int64_t head, double *mean)
             sum += (double)generated_row(tensor, 0, head, i)[c];
         mean[c] = sum / (double)tensor->shape[2];
     }
+}
+
+/* Every row of a head, from `mean` (NULL: zero) as the origin, at length 1. */
+static double *unit_rows(const sparge_tensor *tensor, int64_t head, const double *mean)
+{
+    const int64_t n = tensor->shape[3], rows = tensor->shape[2];
+    double *unit = malloc((size_t)(rows * n) * sizeof *unit);
+    assert_non_null(unit);
+    for (int64_t i = 0; i < rows; i++) {
+        const float *row = generated_row(tensor, 0, head, i);
+        double length = 0;
+        for (int64_t c = 0; c < n; c++) {
+            unit[i * n + c] = (double)row[c] - (mean ? mean[c] : 0);
+            length += unit[i * n + c] * unit[i * n + c];
+        }
+        for (int64_t c = 0; c < n; c++)
+            unit[i * n + c] /= sqrt(length);
+    }
+    return unit;
+}
+
+/* Mean over blocks of the mean cosine between all pairs of their rows: the square of the mean unit row. */
+static double block_similarity(const double *unit, int64_t rows, int64_t n, const int64_t *source, int64_t block)
+{
+    double sum = 0;
+    int64_t blocks = rows / block;
+    for (int64_t first = 0; first < blocks * block; first += block) {
+        double total[SPARGE_MAX_HEAD_DIM] = {0}, square = 0;
+        for (int64_t i = first; i < first + block; i++)
+            for (int64_t c = 0; c < n; c++)
+                total[c] += unit[source[i] * n + c];
+        for (int64_t c = 0; c < n; c++)
+            square += total[c] * total[c];
+        sum += square / (double)(block * block);
+    }
+    return sum / (double)blocks;
 }
 
 typedef struct similarity {
@@ -64,16 +73,20 @@ static similarity measure(const char *name, int32_t heads)
     int64_t *source = malloc((size_t)p->seqlen_q * sizeof *source);
     assert_non_null(source);
     similarity found = {{0}, {0}};
-    for (int order = 0; order < WL_ORDER_COUNT; order++) {
-        assert_int_equal(wl_order_permutation(&p->grid, (wl_order)order, 1, source, &error), SPARGE_OK);
-        for (int64_t h = 0; h < heads; h++) {
-            double mean[SPARGE_MAX_HEAD_DIM];
-            mean_row(&k, h, mean);
-            found.q[order] += block_similarity(&q, h, source, BLOCK_Q, NULL) / heads;
-            found.k[order] += block_similarity(&k, h, source, BLOCK_K, mean) / heads;
+    for (int64_t h = 0; h < heads; h++) {
+        double mean[SPARGE_MAX_HEAD_DIM];
+        mean_row(&k, h, mean);
+        double *unit_q = unit_rows(&q, h, NULL), *unit_k = unit_rows(&k, h, mean);
+        for (int order = 0; order < WL_ORDER_COUNT; order++) {
+            assert_int_equal(wl_order_permutation(&p->grid, (wl_order)order, 1, source, &error), SPARGE_OK);
+            found.q[order] += block_similarity(unit_q, p->seqlen_q, p->head_dim, source, BLOCK_Q) / heads;
+            found.k[order] += block_similarity(unit_k, p->seqlen_k, p->head_dim, source, BLOCK_K) / heads;
         }
-        print_message("%s %s: q %.3f k %.3f\n", name, wl_order_name((wl_order)order), found.q[order], found.k[order]);
+        free(unit_q);
+        free(unit_k);
     }
+    for (int order = 0; order < WL_ORDER_COUNT; order++)
+        print_message("%s %s: q %.3f k %.3f\n", name, wl_order_name((wl_order)order), found.q[order], found.k[order]);
     free(source);
     generated_free(&q);
     generated_free(&k);

@@ -433,6 +433,23 @@ static void test_captured_32_bits(void **state)
     image_free(&made);
 }
 
+/* The sample in the repository is what its README says. */
+static void test_committed_sample(void **state)
+{
+    (void)state;
+    wl_request request = request_for(SPARGE_SOURCE_DIR "/workloads/samples/smollm2-135m-layer15.safetensors");
+    wl_workload w = resolve(&request);
+    assert_string_equal(w.name, "smollm2-135m-layer15.safetensors");
+    assert_int_equal(w.problem.heads_q, 6);
+    assert_int_equal(w.problem.heads_kv, 2);
+    assert_int_equal(w.problem.seqlen_q, 4096);
+    assert_int_equal(w.problem.head_dim, 64);
+    assert_int_equal(w.problem.dtype, SPARGE_F16);
+    assert_true(w.problem.causal != SPARGE_CAUSAL_NONE);
+    assert_int_equal(wl_captured_get_info(w.captured)->layer, 15);
+    wl_release(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -447,6 +464,7 @@ int main(void)
         cmocka_unit_test(test_captured),
         cmocka_unit_test(test_captured_hash),
         cmocka_unit_test(test_captured_32_bits),
+        cmocka_unit_test(test_committed_sample),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
