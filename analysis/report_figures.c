@@ -62,7 +62,16 @@ static int error_point(const an_row *row, plot_point *p)
 static int sparsity_point(const an_row *row, plot_point *p)
 {
     *p = (plot_point){length_of(row), row->row.facts.sparsity, NAN, NAN};
-    return p->y > 0;
+    return isfinite(p->y);
+}
+
+/* Nothing that three decimals would show: a dense method, or a window wider than the sequence. */
+static int skips_nothing(const plot_series *series)
+{
+    for (size_t i = 0; i < series->points; i++)
+        if (series->point[i].y >= 5e-4)
+            return 0;
+    return 1;
 }
 
 static const figure_kind kinds[] = {
@@ -294,7 +303,7 @@ static plot_series *collect_all(report *r, const report_family *family, const fi
             return NULL;
         }
         collect(family, kind, style, length, next, counts);
-        if (next->points)
+        if (next->points && !(kind->point == sparsity_point && skips_nothing(next)))
             ++*made;
         else
             free(next->point);

@@ -173,6 +173,8 @@ static void scripts_have_axes_series_and_data(void **unused)
     assert_contains("sweep/figures/error-sparsity-mochi.gp", "set xlabel 'sparsity (share of products skipped)'");
     assert_contains("sweep/figures/error-sparsity-mochi.gp", "set ylabel 'relative L1 error'");
     assert_contains("sweep/figures/stages-mochi.gp", "set xlabel 'time (ms)'");
+    assert_lacks("sweep/figures/sparsity-length-mochi.gp", "dense-"); /* skips nothing */
+    assert_contains("sweep/figures/sparsity-length-mochi.gp", " title 'window'");
     /* A single sample has no interval. */
     assert_contains("sweep/figures/latency-mochi.gp", " ? ?\n");
 }
