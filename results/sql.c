@@ -212,7 +212,7 @@ uint64_t rs_column_unsigned(rs_query *query)
 
 rs_status rs_query_end(rs_query *query, rs_error *error)
 {
-    /* Finalizing may be what finds a violated foreign key. */
+    /* A statement that was not stepped to its end may still fail here. */
     int finalized = sqlite3_finalize(query->statement);
     query->statement = NULL;
     int code = query->code != SQLITE_OK ? query->code : finalized;

@@ -98,7 +98,7 @@ static rs_status intern_build(const rs_store *store, const rs_run *run, int64_t 
                   "INSERT INTO build (" RS_BUILD_COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id", id, error);
 }
 
-/* 128 random bits from the system: SQLite's own generator repeats itself in a forked child. */
+/* 128 random bits from the system. */
 static rs_status make_uuid(const rs_store *store, char uuid[33], rs_error *error)
 {
     unsigned char bytes[16];

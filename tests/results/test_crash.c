@@ -162,16 +162,23 @@ static void a_killed_writer_loses_at_most_the_visit_under_way(void **state)
                   (int)not_acknowledged);
 }
 
-static void write_visits(const char *path, int start, int count)
+/* Waits until the parent closes its end of the pipe. */
+static void wait_for(int barrier)
+{
+    rs_error error = {.status = RS_OK};
+    char nothing;
+    REQUIRE(read(barrier, &nothing, 1) == 0);
+}
+
+static void write_visits(const char *path, int start, int ready, int finish, int count)
 {
     rs_error error = {.status = RS_OK};
     rs_store *store;
     int32_t visits = 0;
-    char go;
     rs_run run = plain_run();
     rs_point point = plain_point(SEQLEN);
     int64_t run_id, point_id, id;
-    REQUIRE(read(start, &go, 1) == 0); /* all begin when the parent closes the pipe */
+    wait_for(start);
     REQUIRE(rs_open(path, RS_WRITE, &store, &error) == RS_OK);
     REQUIRE(rs_run_begin(store, &run, &run_id, &error) == RS_OK);
     REQUIRE(rs_point_intern(store, &point, &point_id, &error) == RS_OK);
@@ -179,27 +186,38 @@ static void write_visits(const char *path, int start, int count)
     for (; visits < count; visits++)
         REQUIRE(add_visit(store, id, visits, &error) == RS_OK);
     REQUIRE(rs_measurement_end(store, id, RS_DONE, NULL, NULL, &error) == RS_OK);
+    REQUIRE(write(ready, "", 1) == 1);
+    wait_for(finish);
     REQUIRE(rs_close(store, &error) == RS_OK);
     _exit(0);
 }
 
-/* So many processes at once, from creating the file to closing it. */
+/* So many processes at once: they open the file at the same moment, and close it at the same moment. */
 static void write_together(const char *path, int processes, int visits)
 {
-    int ends[2];
+    int start[2], ready[2], finish[2];
     pid_t children[4];
     assert_in_range(processes, 1, 4);
-    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(pipe(start) | pipe(ready) | pipe(finish), 0);
     for (int i = 0; i < processes; i++) {
         children[i] = fork();
         if (children[i] == 0) {
-            close(ends[1]);
-            write_visits(path, ends[0], visits);
+            close(start[1]);
+            close(ready[0]);
+            close(finish[1]);
+            write_visits(path, start[0], ready[1], finish[0], visits);
         }
         assert_true(children[i] > 0);
     }
-    close(ends[0]);
-    close(ends[1]);
+    close(start[0]);
+    close(ready[1]);
+    close(finish[0]);
+    close(start[1]);
+    char byte;
+    for (int i = 0; i < processes; i++)
+        assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(finish[1]);
+    close(ready[0]);
     for (int i = 0; i < processes; i++)
         assert_int_equal(exit_code_of(children[i]), 0);
 }
@@ -221,11 +239,11 @@ static void two_writers_both_land(void **state)
 static void writers_that_come_and_go_leave_one_file(void **state)
 {
     char path[PATH_SIZE], name[32];
-    for (int round = 0; round < 15; round++) {
+    for (int round = 0; round < 60; round++) {
         snprintf(name, sizeof name, "crowd-%d.db", round);
-        write_together(in_folder(*state, name, path), 3, 1);
+        write_together(in_folder(*state, name, path), 4, 1);
         assert_one_sound_file(path);
-        assert_int_equal(query_integer(path, "SELECT count(*) FROM visit"), 3);
+        assert_int_equal(query_integer(path, "SELECT count(*) FROM visit"), 4);
     }
 }
 

@@ -154,7 +154,8 @@ static void nothing_finished_is_overwritten(void **state)
     char first[PATH_SIZE], second[PATH_SIZE];
     rs_error error;
     rs_store *store = open_store(in_folder(*state, "first.db", first), RS_WRITE);
-    int64_t id = begin_measurement(store, begin_run(store), 64);
+    int64_t run = begin_run(store);
+    int64_t id = begin_measurement(store, run, 64);
     assert_ok(add_visit(store, id, 0, &error), &error);
     close_store(store);
     size_t size;
@@ -164,16 +165,20 @@ static void nothing_finished_is_overwritten(void **state)
 
     store = open_store(first, RS_WRITE);
     assert_ok(rs_measurement_end(store, id, RS_DONE, NULL, NULL, &error), &error);
+    assert_ok(rs_run_end(store, run, "done", NULL, &error), &error);
     close_store(store);
     store = open_store(second, RS_WRITE);
     assert_ok(add_visit(store, id, 1, &error), &error);
     assert_ok(rs_measurement_end(store, id, RS_FAILED, "elsewhere", NULL, &error), &error);
+    assert_ok(rs_run_end(store, run, "failed", "elsewhere", &error), &error);
     close_store(store);
     merge(first, second, 0, 1);
     assert_int_equal(query_integer(first, "SELECT count(*) FROM visit"), 1);
-    char outcome[16];
-    query_text(first, "SELECT outcome FROM measurement", outcome, sizeof outcome);
-    assert_string_equal(outcome, "done");
+    char text[16];
+    query_text(first, "SELECT outcome FROM measurement", text, sizeof text);
+    assert_string_equal(text, "done");
+    query_text(first, "SELECT status FROM run", text, sizeof text);
+    assert_string_equal(text, "done");
 }
 
 static void merging_needs_two_files_and_a_writer(void **state)
