@@ -280,9 +280,37 @@ static void ends(void **state)
         }
 }
 
+/* Parity mode counts topk of all key blocks, rounded down, also where it is causal. */
+static void upstream_topk(void **state)
+{
+    (void)state;
+    for (int causal = 0; causal < 2; causal++) {
+        uint64_t rng = 4;
+        select_case c;
+        const sparge_problem p = {.batch = 1,
+                                  .heads_q = 2,
+                                  .heads_kv = 2,
+                                  .seqlen_q = 1024,
+                                  .seqlen_k = 1024,
+                                  .head_dim = 64,
+                                  .causal = causal ? SPARGE_CAUSAL_TOP_LEFT : SPARGE_CAUSAL_NONE};
+        case_open(&c, &p, &rng);
+        case_plan(&c, "sparge-f16", "compat=upstream topk=0.3");
+        case_select(&c);
+        for (int64_t i = 0; i < 2 * c.mask.rows; i++) {
+            const uint8_t *row = case_mask_row(&c, 0, i / c.mask.rows, i % c.mask.rows);
+            int64_t kept = 0;
+            for (int64_t j = 0; j < c.mask.cols; j++)
+                kept += row[j];
+            assert_int_equal(kept, least(4, case_cols_visible(&c, i % c.mask.rows))); /* 0.3 * 16 = 4.8 */
+        }
+        case_close(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(brute_force), cmocka_unit_test(per_head),
-                                       cmocka_unit_test(ends)};
+                                       cmocka_unit_test(upstream_topk), cmocka_unit_test(ends)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
