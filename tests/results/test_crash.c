@@ -239,7 +239,7 @@ static void two_writers_both_land(void **state)
 static void writers_that_come_and_go_leave_one_file(void **state)
 {
     char path[PATH_SIZE], name[32];
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < 30; round++) {
         snprintf(name, sizeof name, "crowd-%d.db", round);
         write_together(in_folder(*state, name, path), 4, 1);
         assert_one_sound_file(path);

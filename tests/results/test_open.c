@@ -262,8 +262,6 @@ static void read_as_nobody(const char *path, int32_t visits)
     REQUIRE(rs_point_state(store, key, &outcome, &id, &found, &error) == RS_OK);
     REQUIRE(found == visits);
     REQUIRE(rs_close(store, &error) == RS_OK);
-    snprintf(changed, sizeof changed, "%s-shm", path);
-    REQUIRE(access(changed, F_OK) != 0);
     snprintf(changed, sizeof changed, "%s.new", path);
     REQUIRE(rs_open(changed, RS_WRITE, &store, &error) == RS_ERROR_READ_ONLY);
     _exit(0);
@@ -282,7 +280,7 @@ static void assert_readable_by_nobody(const char *path, int32_t visits)
 
 static void a_read_only_folder_is_enough_for_reading(void **state)
 {
-    char folder[PATH_SIZE], path[PATH_SIZE];
+    char folder[PATH_SIZE], path[PATH_SIZE], side[PATH_SIZE];
     assert_int_equal(mkdir(in_folder(*state, "read-only", folder), 0755), 0);
     make_store(in_folder(*state, "read-only/results.db", path), 3);
     size_t size, size_after;
@@ -295,10 +293,56 @@ static void a_read_only_folder_is_enough_for_reading(void **state)
         unsigned char *after = read_file(path, &size_after);
         assert_int_equal(size, size_after);
         assert_memory_equal(before, after, size);
+        assert_false(file_exists(in_folder(*state, "read-only/results.db-shm", side)));
+        assert_false(file_exists(in_folder(*state, "read-only/results.db-wal", side)));
         free(before);
         free(after);
         assert_int_equal(chmod(folder, 0755) | chmod(path, 0644), 0);
     }
+}
+
+/* A writer that dies before it closes: the log stays beside the file. */
+static void leave_a_log(const char *path, int32_t visits)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        rs_error error = {.status = RS_OK};
+        rs_store *store;
+        rs_run run = plain_run();
+        rs_point point = plain_point(64);
+        int64_t run_id, point_id, id;
+        REQUIRE(rs_open(path, RS_WRITE, &store, &error) == RS_OK);
+        REQUIRE(rs_run_begin(store, &run, &run_id, &error) == RS_OK);
+        REQUIRE(rs_point_intern(store, &point, &point_id, &error) == RS_OK);
+        REQUIRE(rs_measurement_begin(store, run_id, point_id, NULL, &id, &error) == RS_OK);
+        for (int32_t i = 0; i < visits; i++)
+            REQUIRE(add_visit(store, id, i, &error) == RS_OK);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    char wal[PATH_SIZE + 8];
+    snprintf(wal, sizeof wal, "%s-wal", path);
+    assert_true(file_exists(wal));
+}
+
+/* The log is read where it lies, and folded into the file as soon as somebody may. */
+static void a_log_left_behind_is_read(void **state)
+{
+    char folder[PATH_SIZE], path[PATH_SIZE];
+    assert_int_equal(mkdir(in_folder(*state, "log", folder), 0755), 0);
+    leave_a_log(in_folder(*state, "log/results.db", path), 7);
+    assert_int_equal(chmod(folder, 0555), 0);
+    assert_readable_by_nobody(path, 7);
+    assert_int_equal(chmod(folder, 0755), 0);
+    rs_store *store = open_store(path, RS_READ);
+    assert_int_equal(visits_of(store, 64, NULL), 7);
+    close_store(store);
+    assert_one_sound_file(path);
+    store = open_store(path, RS_READ);
+    assert_int_equal(visits_of(store, 64, NULL), 7);
+    close_store(store);
 }
 
 /* What another program left in WAL mode is one file again after we have read it where we may write. */
@@ -411,6 +455,7 @@ int main(void)
         cmocka_unit_test(damaged_pages_are_noticed),
         cmocka_unit_test(an_empty_file_is_filled_by_a_writer),
         cmocka_unit_test(a_read_only_folder_is_enough_for_reading),
+        cmocka_unit_test(a_log_left_behind_is_read),
         cmocka_unit_test(reading_tidies_up_where_it_may),
         cmocka_unit_test(a_reader_beside_a_writer),
         cmocka_unit_test(migrations_go_step_by_step),
