@@ -271,13 +271,32 @@ static void cpu_plan_destroy(sparge_plan *plan)
     plan->state = NULL;
 }
 
+/* Every array of prepare and attend has at most BYTES_PER_TOKEN bytes per token and head, and a little more where the
+ * last block is partial. Checked once here, so that the products of their sizes cannot overflow. */
+static sparge_status check_size(sparge_plan *plan)
+{
+    enum { BYTES_PER_TOKEN = 8 * SPARGE_MAX_HEAD_DIM, PARTIAL_BLOCK = 1024 };
+    const sparge_problem *problem = &plan->problem;
+    const int64_t longest = problem->seqlen_q > problem->seqlen_k ? problem->seqlen_q : problem->seqlen_k;
+    const uint64_t heads = (uint64_t)problem->batch * (uint64_t)problem->heads_q; /* below 2^62 */
+    const uint64_t limit = (uint64_t)PTRDIFF_MAX / BYTES_PER_TOKEN;
+    if ((uint64_t)longest > limit - PARTIAL_BLOCK || heads > limit / ((uint64_t)longest + PARTIAL_BLOCK))
+        return sparge_context_fail(plan->context, SPARGE_ERROR_OUT_OF_MEMORY,
+                                   "out of memory for the plan: %d batches of %d heads of %lld tokens are too many",
+                                   problem->batch, problem->heads_q, (long long)longest);
+    return SPARGE_OK;
+}
+
 static sparge_status cpu_plan_create(sparge_plan *plan)
 {
+    sparge_status status = check_size(plan);
+    if (status != SPARGE_OK)
+        return status;
     plan->state = calloc(1, sizeof(cpu_plan));
     if (!plan->state)
         return sparge_context_fail(plan->context, SPARGE_ERROR_OUT_OF_MEMORY, "out of memory for a plan");
     plan->workspace_bytes = 0;
-    sparge_status status = cpu_select_plan(plan);
+    status = cpu_select_plan(plan);
     if (status == SPARGE_OK)
         status = cpu_prepare_plan(plan);
     if (status == SPARGE_OK)

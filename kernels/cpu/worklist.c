@@ -1,7 +1,7 @@
 /* Worklists: taking their memory, building them from a block mask, and reading them back as (query, key) pairs. */
 #include "cpu/worklist.h"
 
-#include "cpu/cpu.h"
+#include "cpu/select/select.h"
 
 sparge_status cpu_worklist_take(sparge_plan *plan, int64_t row_blocks, int64_t segments, int64_t columns)
 {
@@ -41,16 +41,6 @@ static sparge_status append_mask_row(sparge_plan *plan, const uint8_t *value, in
     return SPARGE_OK;
 }
 
-/* Visible blocks of one head. */
-static int64_t visible_blocks(const sparge_plan *plan, const sparge_block_mask *mask)
-{
-    int64_t visible = 0;
-    for (int64_t row = 0; row < mask->rows; row++)
-        for (int64_t col = 0; col < mask->cols; col++)
-            visible += sparge_block_visible(&plan->problem, mask->block_q, mask->block_k, row, col) != 0;
-    return visible;
-}
-
 sparge_status cpu_worklist_from_mask(sparge_plan *plan)
 {
     cpu_plan *cpu = cpu_plan_of(plan);
@@ -80,7 +70,9 @@ sparge_status cpu_worklist_from_mask(sparge_plan *plan)
     cpu->stats.basis = SPARGE_BASIS_BLOCK;
     cpu->stats.block_q = mask->block_q;
     cpu->stats.block_k = mask->block_k;
-    cpu->stats.visible = (int64_t)mask->batch * mask->heads * visible_blocks(plan, mask);
+    cpu->stats.visible = 0;
+    for (int64_t row = 0; row < mask->rows; row++)
+        cpu->stats.visible += (int64_t)mask->batch * mask->heads * cpu_select_visible_cols(plan, row);
     cpu->stats.qk = work->segments;
     return SPARGE_OK;
 }

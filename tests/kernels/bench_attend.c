@@ -14,14 +14,10 @@
 #include "cpu/context.h"
 #include "sparge/sparge.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
+/* BENCH_SANITIZED comes from CMake: not every compiler tells which sanitizers are on. */
+#if defined(BENCH_SANITIZED) || !defined(__OPTIMIZE__)
 #define MEANINGLESS 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(memory_sanitizer) || __has_feature(undefined_behavior_sanitizer)
-#define MEANINGLESS 1
-#endif
-#endif
-#ifndef MEANINGLESS
+#else
 #define MEANINGLESS 0
 #endif
 

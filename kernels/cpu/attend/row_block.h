@@ -11,7 +11,13 @@
  *   O / l, times V's scale -> 16 bits; LSE
  *
  * Arithmetic, exactly: products and sums in f32 (INT8 scores are below 2^24 and therefore exact integers); P is rounded
- * to V's 16-bit type or, times 448, to e4m3; the row sum takes P before rounding. */
+ * to V's 16-bit type or, times 448, to e4m3; the row sum takes P before rounding. The exponential is always the one of
+ * convert.h, which is as good as float allows: it serves exp = exact and exp = accurate; exp = fast is refused.
+ *
+ * Parity mode follows upstream.md 2.9 in its exponent offset, row sum, V type and PV skip. It does not imitate the
+ * sums inside the tensor cores (f16 over a tile in the official INT8/F16 kernel), whose order is nowhere defined.
+ *
+ * A key that a row does not see has P = 0, not no product: infinities and NaNs of V reach the rows of their tile. */
 #ifndef SPARGE_CPU_ROW_BLOCK_H
 #define SPARGE_CPU_ROW_BLOCK_H
 

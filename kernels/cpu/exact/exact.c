@@ -102,6 +102,12 @@ static void exact_rows(const exact_job *job, int64_t bh, int64_t first, int coun
     }
 }
 
+static sparge_status out_of_memory(sparge_context *context, int threads)
+{
+    return sparge_context_fail(context, SPARGE_ERROR_OUT_OF_MEMORY, "out of memory for the scores of %d rows",
+                               GROUP * threads);
+}
+
 sparge_status cpu_exact(sparge_context *context, const sparge_problem *problem, const sparge_tensor *q,
                         const sparge_tensor *k, const sparge_tensor *v, const int64_t *rows, int64_t n_rows, double *o,
                         double *lse)
@@ -118,12 +124,14 @@ sparge_status cpu_exact(sparge_context *context, const sparge_problem *problem, 
     const int64_t heads = (int64_t)problem->batch * problem->heads_q;
     const int64_t groups = (n_rows + GROUP - 1) / GROUP;
     const int threads = cpu_threads(context);
-    const size_t limit = SIZE_MAX / sizeof(double) / GROUP;
-    int failed = (uint64_t)problem->seqlen_k > limit;
+    const uint64_t limit = SIZE_MAX / sizeof(double) / GROUP;
+    if ((uint64_t)problem->seqlen_k > limit)
+        return out_of_memory(context, threads);
+    int failed = 0;
 #pragma omp parallel num_threads(threads) reduction(| : failed)
     {
-        double *score = failed ? NULL : malloc((size_t)problem->seqlen_k * sizeof(double) * GROUP);
-        failed |= score == NULL;
+        double *score = malloc((size_t)problem->seqlen_k * sizeof(double) * GROUP);
+        failed = score == NULL;
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < heads * groups; i++) {
             const int64_t first = i % groups * GROUP;
@@ -133,8 +141,5 @@ sparge_status cpu_exact(sparge_context *context, const sparge_problem *problem, 
         }
         free(score);
     }
-    if (failed)
-        return sparge_context_fail(context, SPARGE_ERROR_OUT_OF_MEMORY, "out of memory for the scores of %d rows",
-                                   GROUP * threads);
-    return SPARGE_OK;
+    return failed ? out_of_memory(context, threads) : SPARGE_OK;
 }

@@ -146,13 +146,18 @@ static inline vec vec_load_f16(const uint16_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
+/* The mask form, because GCC's plain one warns about its own -1 where it is a macro (without optimisation). */
+static inline __m256i vec_f16_bits(vec x)
+{
+    return _mm512_maskz_cvtps_ph((__mmask16)0xffff, x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
 static inline void vec_store_f16(uint16_t *p, vec x)
 {
-    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    _mm256_storeu_si256((__m256i *)(void *)p, vec_f16_bits(x));
 }
 static inline vec vec_round_f16(vec x)
 {
-    return _mm512_cvtph_ps(_mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    return _mm512_cvtph_ps(vec_f16_bits(x));
 }
 
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)

@@ -24,8 +24,6 @@ static sparge_status take_copy(sparge_plan *plan, int32_t heads, int64_t tokens,
     const sparge_problem *problem = &plan->problem;
     const size_t rows = (size_t)problem->batch * (size_t)heads;
     void *memory;
-    if ((size_t)tokens > SIZE_MAX / rows) /* row counts of tensors that exist, but those could be broadcast */
-        return sparge_context_fail(plan->context, SPARGE_ERROR_OUT_OF_MEMORY, "out of memory for permuted copies");
     const sparge_status status =
         cpu_take(plan, rows * (size_t)tokens, (size_t)problem->head_dim * sparge_dtype_bytes(problem->dtype), &memory);
     if (status == SPARGE_OK)
