@@ -121,7 +121,9 @@ static float tree_sum(const float *term, int32_t count)
 static void pooling(void **state)
 {
     uint64_t rng = 54;
+    sparge_context *context;
     (void)state;
+    assert_int_equal(sparge_context_create("cpu", 0, 1, &context, NULL), SPARGE_OK);
     for (int n = 0; n < 60; n++) {
         const int32_t block = case_between(&rng, 0, 1) ? 64 : 128, count = (int32_t)case_between(&rng, 1, block);
         const int32_t channels = (int32_t)case_between(&rng, 1, 128), padded = channels <= 64 ? 64 : 128;
@@ -141,7 +143,7 @@ static void pooling(void **state)
             }
         const sparge_tensor x = sparge_tensor_hnd(code, SPARGE_F16, 1, 1, count, channels);
         const cpu_pool_block what = {.count = count, .block = block, .divisor = count, .center = center};
-        cpu_pool_one(&x, 0, 0, &what, mean, &sim);
+        cpu_pool_one(context, &x, 0, 0, &what, mean, &sim);
         double exact = 0, sum[128] = {0};
         for (int32_t t = 0; t < count; t++) {
             float value[128] = {0};
@@ -176,6 +178,7 @@ static void pooling(void **state)
         free(code);
         free(unit);
     }
+    sparge_context_destroy(context);
 }
 
 int main(void)

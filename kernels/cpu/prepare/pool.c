@@ -1,6 +1,8 @@
 /* Pooling: see pool.h for the arithmetic. Parallel over blocks; a block is one thread's, so its tree is fixed. */
 #include "cpu/prepare/pool.h"
 
+#include "cpu/prepare/load.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -35,12 +37,13 @@ static float round_to(float value, sparge_dtype dtype)
                                : sparge_f32_from_bf16(sparge_bf16_from_f32(value));
 }
 
-static void load_block(const sparge_tensor *x, int64_t batch, int64_t head, const cpu_pool_block *what, pool_row *row)
+static void load_block(const sparge_context *context, const sparge_tensor *x, int64_t batch, int64_t head,
+                       const cpu_pool_block *what, pool_row *row)
 {
     const int32_t channels = (int32_t)x->shape[3];
     memset(row, 0, (size_t)what->block * sizeof *row);
     for (int32_t t = 0; t < what->count; t++) {
-        cpu_load_row(x, batch, head, what->begin + t, row[t]);
+        cpu_load_row_fast(context, x, batch, head, what->begin + t, row[t]);
         if (!what->center)
             continue;
         for (int32_t d = 0; d < channels; d++) {
@@ -66,12 +69,12 @@ static void make_units(pool_row *row, const cpu_pool_block *what, int32_t channe
     }
 }
 
-void cpu_pool_one(const sparge_tensor *x, int64_t batch, int64_t head, const cpu_pool_block *what, float *mean,
-                  float *sim)
+void cpu_pool_one(const sparge_context *context, const sparge_tensor *x, int64_t batch, int64_t head,
+                  const cpu_pool_block *what, float *mean, float *sim)
 {
     const int32_t channels = (int32_t)x->shape[3];
     pool_row row[MAX_ROWS], unit[MAX_ROWS];
-    load_block(x, batch, head, what, row);
+    load_block(context, x, batch, head, what, row);
     if (sim)
         memcpy(unit, row, (size_t)what->block * sizeof *row);
     sum_rows(row, what->block);
@@ -133,7 +136,7 @@ static void pool_tensor(const sparge_plan *plan, const sparge_tensor *x, int32_t
             .center = center ? center + bh * channels : NULL,
             .upstream = recipe->upstream,
         };
-        cpu_pool_one(x, bh / heads, bh % heads, &what, pool + i * channels, sim ? sim + i : NULL);
+        cpu_pool_one(plan->context, x, bh / heads, bh % heads, &what, pool + i * channels, sim ? sim + i : NULL);
     }
 }
 

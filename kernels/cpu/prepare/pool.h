@@ -34,7 +34,7 @@ typedef struct cpu_pool_block {
     const float *center;
     int upstream;
 } cpu_pool_block;
-void cpu_pool_one(const sparge_tensor *x, int64_t batch, int64_t head, const cpu_pool_block *what, float *mean,
-                  float *sim);
+void cpu_pool_one(const sparge_context *context, const sparge_tensor *x, int64_t batch, int64_t head,
+                  const cpu_pool_block *what, float *mean, float *sim);
 
 #endif

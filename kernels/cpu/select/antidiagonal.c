@@ -10,17 +10,20 @@
  * Tokens past the end are zero; strided keys wholly past the end, and strided queries wholly past it, do not exist. The
  * official code also sets column block 0 where it is not causal, as a by-product of rewriting rejected indices to 0;
  * this one does not. */
+#include "cpu/prepare/load.h"
 #include "cpu/select/numeric.h"
 #include "cpu/select/select.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { MOST_STRIDE = 16 };
+enum { MOST_STRIDE = 16, GROUP = 8 }; /* GROUP: strided queries scored at a time */
+
+typedef float patch[MOST_STRIDE][SPARGE_MAX_HEAD_DIM];
 
 typedef struct row_scratch {
     uint64_t *mass; /* of each key block */
-    float *score;   /* of each strided key */
+    float *score;   /* of each strided key, for GROUP strided queries */
     float *rank;    /* of each key block, for sorting */
     int32_t *order, *spare;
 } row_scratch;
@@ -38,7 +41,7 @@ static sparge_status plan_antidiagonal(sparge_plan *plan)
     const size_t cols = (size_t)cpu_plan_of(plan)->mask.cols;
     const size_t keys = (size_t)strided(plan->problem.seqlen_k, plan->recipe.antidiagonal.stride);
     return cpu_select_take_scratch(plan, cols * (sizeof(uint64_t) + sizeof(float) + 2 * sizeof(int32_t)) +
-                                             keys * sizeof(float));
+                                             keys * GROUP * sizeof(float));
 }
 
 static row_scratch carve_scratch(const sparge_plan *plan)
@@ -53,35 +56,55 @@ static row_scratch carve_scratch(const sparge_plan *plan)
 }
 
 /* Rows [first, first + stride) of a head; rows past the end are zero. */
-static void load_patch(const sparge_tensor *x, int64_t batch, int64_t head, int64_t first, int64_t stride,
-                       float patch[MOST_STRIDE][SPARGE_MAX_HEAD_DIM])
+static void load_patch(const sparge_context *context, const sparge_tensor *x, int64_t batch, int64_t head,
+                       int64_t first, int64_t stride, patch out)
 {
-    memset(patch, 0, (size_t)stride * sizeof patch[0]);
+    memset(out, 0, (size_t)stride * sizeof out[0]);
     for (int64_t s = 0; s < stride && first + s < x->shape[2]; s++)
-        cpu_load_row(x, batch, head, first + s, patch[s]);
+        cpu_load_row_fast(context, x, batch, head, first + s, out[s]);
 }
 
-/* Adds the probabilities of strided query i to the blocks' masses, in units of 2^-31. */
-static void add_query(const sparge_plan *plan, int64_t batch, int64_t head, int64_t i, const row_scratch *scratch)
+/* Strided keys that strided query i sees: what its last token sees. */
+static int64_t keys_seen(const sparge_plan *plan, int64_t i)
+{
+    const int64_t stride = plan->recipe.antidiagonal.stride, end = (i + 1) * stride;
+    const int64_t last = (end < plan->problem.seqlen_q ? end : plan->problem.seqlen_q) - 1;
+    return strided(sparge_problem_visible_end(&plan->problem, last), stride);
+}
+
+static float patch_score(patch q, patch k, int64_t stride, int32_t channels)
+{
+    float lane[CPU_DOT_LANES] = {0};
+    for (int64_t s = 0; s < stride; s++)
+        cpu_dot_add(lane, q[stride - 1 - s], k[s], channels);
+    return cpu_dot_sum(lane);
+}
+
+/* Adds the probabilities of strided queries [first, first + count) to the blocks' masses, in units of 2^-31. Keys are
+ * converted from 16 bits once for all of them. */
+static void add_queries(const sparge_plan *plan, int64_t batch, int64_t head, int64_t first, int64_t count,
+                        const row_scratch *scratch)
 {
     const sparge_problem *p = &plan->problem;
     const cpu_prepared *in = &cpu_plan_of(plan)->prepared;
     const int64_t stride = plan->recipe.antidiagonal.stride, kv = head / (p->heads_q / p->heads_kv);
-    const int64_t last = i * stride + stride < p->seqlen_q ? i * stride + stride - 1 : p->seqlen_q - 1;
-    const int64_t keys = strided(sparge_problem_visible_end(p, last), stride);
+    const int64_t keys = strided(p->seqlen_k, stride), seen = keys_seen(plan, first + count - 1);
     const float scale = sparge_problem_scale(p) / (float)stride;
-    float q[MOST_STRIDE][SPARGE_MAX_HEAD_DIM], k[MOST_STRIDE][SPARGE_MAX_HEAD_DIM];
-    load_patch(&in->q, batch, head, i * stride, stride, q);
-    for (int64_t j = 0; j < keys; j++) {
-        load_patch(&in->k, batch, kv, j * stride, stride, k);
-        float lane[CPU_DOT_LANES] = {0};
-        for (int64_t s = 0; s < stride; s++)
-            cpu_dot_add(lane, q[stride - 1 - s], k[s], p->head_dim);
-        scratch->score[j] = cpu_dot_sum(lane) * scale;
+    patch q[GROUP], k;
+    for (int64_t g = 0; g < count; g++)
+        load_patch(plan->context, &in->q, batch, head, (first + g) * stride, stride, q[g]);
+    for (int64_t j = 0; j < seen; j++) {
+        load_patch(plan->context, &in->k, batch, kv, j * stride, stride, k);
+        for (int64_t g = 0; g < count; g++)
+            scratch->score[g * keys + j] = patch_score(q[g], k, stride, p->head_dim) * scale;
     }
-    cpu_softmax(scratch->score, keys);
-    for (int64_t j = 0; j < keys; j++)
-        scratch->mass[j * stride / plan->recipe.block_k] += cpu_mass(scratch->score[j]);
+    for (int64_t g = 0; g < count; g++) {
+        float *score = scratch->score + g * keys;
+        const int64_t of_query = keys_seen(plan, first + g);
+        cpu_softmax(score, of_query);
+        for (int64_t j = 0; j < of_query; j++)
+            scratch->mass[j * stride / plan->recipe.block_k] += cpu_mass(score[j]);
+    }
 }
 
 /* Takes blocks from the order until the mass taken before the next one reaches the threshold. */
@@ -115,8 +138,9 @@ static void select_row(const sparge_plan *plan, int64_t batch, int64_t head, int
     if (visible == 0)
         return;
     memset(s.mass, 0, (size_t)visible * sizeof *s.mass);
-    for (int64_t i = row * block_q / stride; i < (row + 1) * block_q / stride && i < queries; i++)
-        add_query(plan, batch, head, i, &s);
+    const int64_t end = (row + 1) * block_q / stride < queries ? (row + 1) * block_q / stride : queries;
+    for (int64_t i = row * block_q / stride; i < end; i += GROUP)
+        add_queries(plan, batch, head, i, end - i < GROUP ? end - i : GROUP, &s);
     for (int64_t col = 0; col < visible; col++) {
         s.rank[col] = (float)s.mass[col];
         s.order[col] = (int32_t)col;

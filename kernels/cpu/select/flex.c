@@ -20,7 +20,8 @@
 enum { BUDGET_UNIT = 128 }; /* of the official code, whatever the block */
 
 typedef struct head_scratch {
-    float *row, *vertical, *slash;    /* Lk each */
+    float *rows;                      /* of the estimate */
+    float *vertical, *slash;          /* Lk each */
     float *score;                     /* n */
     int32_t *order, *spare;           /* n */
     double *key_mass, *diagonal_mass; /* blocks each */
@@ -61,7 +62,8 @@ static sparge_status plan_flex(sparge_plan *plan)
     if (blocks > 46340 || tokens > INT32_MAX) /* blocks * blocks must fit in an int32_t */
         return sparge_context_fail(plan->context, SPARGE_ERROR_UNSUPPORTED,
                                    "%" PRId64 " tokens: flexprefill numbers at most 46340 x 46340 blocks", tokens);
-    const size_t bytes = (size_t)blocks * 2 * sizeof(double) + (size_t)tokens * 3 * sizeof(float) +
+    const size_t bytes = (size_t)blocks * 2 * sizeof(double) +
+                         (size_t)tokens * (CPU_ESTIMATE_GROUP + 2) * sizeof(float) +
                          (size_t)scratch_entries(plan) * (sizeof(float) + 2 * sizeof(int32_t));
     return cpu_select_take_scratch(plan, bytes);
 }
@@ -71,8 +73,8 @@ static head_scratch carve_scratch(const sparge_plan *plan)
     const int64_t tokens = plan->problem.seqlen_k, blocks = block_count(plan), entries = scratch_entries(plan);
     head_scratch s = {.key_mass = cpu_select_scratch(plan)};
     s.diagonal_mass = s.key_mass + blocks;
-    s.row = (float *)(s.diagonal_mass + blocks);
-    s.vertical = s.row + tokens;
+    s.rows = (float *)(s.diagonal_mass + blocks);
+    s.vertical = s.rows + CPU_ESTIMATE_GROUP * tokens;
     s.slash = s.vertical + tokens;
     s.score = s.slash + tokens;
     s.order = (int32_t *)(s.score + entries);
@@ -139,7 +141,7 @@ static void predict_last(const sparge_plan *plan, const flex_head *h, int64_t la
     const cpu_pool_block what = {
         .begin = p->seqlen_q - last, .count = (int32_t)last, .block = plan->recipe.block_q, .divisor = (int32_t)last};
     float mean[SPARGE_MAX_HEAD_DIM];
-    cpu_pool_one(&cpu_plan_of(plan)->prepared.q, h->batch, h->head, &what, mean, NULL);
+    cpu_pool_one(plan->context, &cpu_plan_of(plan)->prepared.q, h->batch, h->head, &what, mean, NULL);
     for (int64_t j = 0; j < blocks; j++)
         s->score[j] = cpu_dot(mean, h->k_pool + j * p->head_dim, p->head_dim) * sparge_problem_scale(p);
     cpu_softmax(s->score, blocks);
@@ -229,7 +231,7 @@ static int select_head(const sparge_plan *plan, const flex_head *h)
 {
     const int64_t tokens = plan->problem.seqlen_k, last = plan->recipe.block_q;
     const head_scratch s = carve_scratch(plan);
-    cpu_estimate(plan, h->batch, h->head, last, s.row, s.vertical, s.slash);
+    cpu_estimate(plan, h->batch, h->head, last, s.rows, s.vertical, s.slash);
     for (int64_t i = 0; i < tokens; i++) {
         s.vertical[i] /= (float)last;
         s.slash[i] /= (float)last;

@@ -15,7 +15,7 @@
 enum { FORCED_VERTICALS = 30, FORCED_SLASHES = 100 };
 
 typedef struct head_scratch {
-    float *row, *vertical, *slash;
+    float *rows, *vertical, *slash;
     int32_t *vertical_order, *slash_order, *spare;
     int64_t *tile;
     int32_t *column;
@@ -26,7 +26,7 @@ static int64_t tile_rows(const sparge_plan *plan)
     return (plan->problem.seqlen_q + CPU_VS_TILE - 1) / CPU_VS_TILE;
 }
 
-/* Lk entries of each array but tile, which has one per row block. */
+/* Lk entries of each array but rows and tile, which has one per row block. */
 static sparge_status take_scratch(sparge_plan *plan)
 {
     const int64_t tokens = plan->problem.seqlen_k;
@@ -34,15 +34,16 @@ static sparge_status take_scratch(sparge_plan *plan)
         return sparge_context_fail(plan->context, SPARGE_ERROR_UNSUPPORTED,
                                    "%" PRId64 " keys: vertical-slash numbers at most %d", tokens, INT32_MAX);
     return cpu_select_take_scratch(plan, (size_t)tile_rows(plan) * sizeof(int64_t) +
-                                             (size_t)tokens * (3 * sizeof(float) + 4 * sizeof(int32_t)));
+                                             (size_t)tokens *
+                                                 ((CPU_ESTIMATE_GROUP + 2) * sizeof(float) + 4 * sizeof(int32_t)));
 }
 
 static head_scratch carve_scratch(const sparge_plan *plan, int64_t row_blocks)
 {
     const int64_t n = plan->problem.seqlen_k;
     head_scratch s = {.tile = cpu_select_scratch(plan)};
-    s.row = (float *)(s.tile + row_blocks);
-    s.vertical = s.row + n;
+    s.rows = (float *)(s.tile + row_blocks);
+    s.vertical = s.rows + CPU_ESTIMATE_GROUP * n;
     s.slash = s.vertical + n;
     s.vertical_order = (int32_t *)(s.slash + n);
     s.slash_order = s.vertical_order + n;
@@ -91,7 +92,7 @@ static cpu_vs_lists estimate_lists(const sparge_plan *plan, int64_t batch, int32
         .slash = s->slash_order,
         .slashes = kept(&recipe->vslash.slash, head, n),
     };
-    cpu_estimate(plan, batch, head, last, s->row, s->vertical, s->slash);
+    cpu_estimate(plan, batch, head, last, s->rows, s->vertical, s->slash);
     best(s->vertical, n, FORCED_VERTICALS, lists.verticals, 0, s->vertical_order, s->spare);
     best(s->slash, n, FORCED_SLASHES, lists.slashes, 1, s->slash_order, s->spare);
     return lists;
