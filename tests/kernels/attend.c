@@ -300,6 +300,7 @@ static void check_list(size_t a, int rule)
         columns[i] = list_column(i);
     work->column = columns;
     set_rule(work, rule);
+    cpu_plan_of(&c.plan)->stats.basis = SPARGE_BASIS_PAIR;
     case_run(&c, PREPARE_AND_ATTEND);
 
     uint8_t *keep = listed_pairs(rule), *pairs = calloc(LIST_LQ, LIST_LK);
@@ -311,6 +312,10 @@ static void check_list(size_t a, int rule)
         fail_msg("arithmetic %d rule %d: rel_l2 %g", (int)a, rule, error);
     for (int i = 0; i < LIST_LQ; i++)
         assert_true(fabs((double)c.lse[i] - lse[i]) <= (a == 0 ? 2e-5 : 0.1));
+    int64_t keys = LIST_COLUMNS;
+    for (int s = 0; s < LIST_SEGMENTS; s++)
+        keys += list_segments[s].k_count;
+    assert_true(cpu_plan_of(&c.plan)->stats.executed_ops == 4.0 * LIST_D * LIST_LQ * (double)keys);
     assert_non_null(pairs);
     assert_int_equal(sparge_backend_cpu.plan_pairs(&c.plan, 0, 0, pairs), SPARGE_OK);
     for (int i = 0; i < LIST_LQ; i++)
@@ -328,6 +333,36 @@ static void segments_columns_and_bands_match_the_oracle(void **state)
     for (size_t a = 0; a < 3; a++)
         for (int rule = 0; rule < 3; rule++)
             check_list(a, rule);
+}
+
+/* Sliding tiles: tokens are permuted on the way in, and o and lse back on the way out. */
+static void permuted_tokens_come_back_in_order(void **state)
+{
+    (void)state;
+    sparge_problem problem = problem_of(2, 1, 2 * 7 * 9 + 5, 2 * 7 * 9 + 5, 64, SPARGE_F16, SPARGE_CAUSAL_NONE);
+    problem.grid = (sparge_grid){.t = 2, .h = 7, .w = 9, .text_before = 2, .text_after = 3};
+    for (size_t a = 0; a < 3; a++) {
+        attend_case c;
+        case_open(&c, &problem, CASE_NHD, 2, NULL);
+        case_fill_normal(&c, 6, 1, 1);
+        c.recipe = case_recipe(arithmetics[a]);
+        c.recipe.select = SPARGE_SELECT_STA;
+        for (int axis = 0; axis < 3; axis++) {
+            c.recipe.sta.tile[axis] = axis + 1; /* 1 x 2 x 3 */
+            c.recipe.sta.window[axis] = axis == 0 ? 1 : 3;
+        }
+        case_plan(&c, NULL);
+        assert_non_null(cpu_plan_of(&c.plan)->permuted);
+        case_run(&c, PREPARE_AND_ATTEND);
+        const size_t pairs = (size_t)(problem.seqlen_q * problem.seqlen_k);
+        uint8_t *keep = calloc(pairs, 1);
+        assert_non_null(keep);
+        assert_int_equal(sparge_backend_cpu.plan_pairs(&c.plan, 1, 1, keep), SPARGE_OK);
+        assert_non_null(memchr(keep, 0, pairs));
+        check_against_oracle(&c, keep, tolerance(arithmetics[a], SPARGE_F16), a == 0 ? 2e-5 : 0.1);
+        free(keep);
+        case_close(&c);
+    }
 }
 
 /* What is not a number in the input must be visible in the output, not turned into zeros. */
@@ -375,6 +410,17 @@ static void refuses_what_it_cannot_do(void **state)
     c.recipe.pv_unit = 64;
     c.recipe.skip_softmax_threshold = 0.1;
     expect_refused(&c, "lambda");
+    c.recipe = case_recipe(SPARGE_ARITHMETIC_F16);
+    c.recipe.select = SPARGE_SELECT_BAND;
+    c.recipe.band.local = 4;
+    c.recipe.lambda.uniform = -3;
+    expect_refused(&c, "block grid");
+    c.recipe = case_recipe(SPARGE_ARITHMETIC_F16);
+    c.problem.batch = c.problem.heads_q = 1 << 16;
+    c.problem.seqlen_q = c.problem.seqlen_k = (int64_t)1 << 30;
+    c.plan = (sparge_plan){.context = c.context, .problem = c.problem, .recipe = c.recipe};
+    assert_int_equal(sparge_backend_cpu.plan_create(&c.plan), SPARGE_ERROR_OUT_OF_MEMORY);
+    assert_null(c.plan.state);
     case_close(&c);
 }
 
@@ -387,6 +433,7 @@ int main(void)
         cmocka_unit_test(instruction_sets_agree),
         cmocka_unit_test(rows_without_keys_are_zero),
         cmocka_unit_test(segments_columns_and_bands_match_the_oracle),
+        cmocka_unit_test(permuted_tokens_come_back_in_order),
         cmocka_unit_test(nan_inputs_show),
         cmocka_unit_test(refuses_what_it_cannot_do),
     };

@@ -10,11 +10,6 @@
 static const float UPSTREAM_FP8_BIAS = 8.807f;
 static const float E4M3_LARGEST = 448.0f;
 
-static int counts_pairs(const sparge_recipe *recipe)
-{
-    return recipe->select == SPARGE_SELECT_VERTICAL_SLASH || recipe->select == SPARGE_SELECT_BAND;
-}
-
 /* The head's threshold in base-2 units; -inf = never skip. */
 static double skip_threshold(const sparge_recipe *recipe, int32_t head)
 {
@@ -40,7 +35,7 @@ static sparge_status check_recipe(sparge_plan *plan)
                                    "exp = fast: the cpu backend has only the accurate exponential");
     if (!skip_enabled(plan))
         return SPARGE_OK;
-    if (counts_pairs(recipe))
+    if (!cpu_plan_of(plan)->mask.value)
         return sparge_context_fail(context, SPARGE_ERROR_UNSUPPORTED,
                                    "lambda: the PV skip test needs a selection on a block grid");
     for (int32_t head = 0; recipe->skip_softmax_threshold > 0 && head < plan->problem.heads_q; head++)
@@ -159,7 +154,7 @@ static void count(sparge_plan *plan, const cpu_attend_job *job)
     stats->pv_skipped = 0;
     stats->pv_unit = job->skip_unit;
     stats->executed_ops = 0;
-    if (counts_pairs(&plan->recipe)) {
+    if (stats->basis == SPARGE_BASIS_PAIR) {
         for (int64_t i = 0; i < cpu->work.row_blocks; i++)
             stats->executed_ops += 2 * per_pair * (double)cpu->work.row_block[i].q_count * (double)cpu->attend->keys[i];
         return;
