@@ -416,12 +416,52 @@ static void pooled_default_is_dense_when_short(void **state)
     }
 }
 
+/* Densities at 8K that the published parameters give (baselines.md 1.5 and 1.6, worked out there by hand). */
+static void published_densities(void **state)
+{
+    static const struct {
+        const char *method, *text;
+        double density;
+    } cases[] = {
+        {"minference-block", "", 0.951},
+        {"minference-ashape", "", 0.750},
+        {"minference-ashape", "sink=1024 local=4096", 0.859},
+        {"minference-ashape", "sink=100 local=800", 0.208},
+        {"minference-ashape", "sink=8 local=512", 0.123},
+    };
+    const sparge_problem p = {.batch = 1,
+                              .heads_q = 1,
+                              .heads_kv = 1,
+                              .seqlen_q = 8192,
+                              .seqlen_k = 8192,
+                              .head_dim = 16,
+                              .causal = SPARGE_CAUSAL_BOTTOM_RIGHT};
+    uint64_t rng = 16;
+    select_case c;
+    (void)state;
+    case_open(&c, &p, &rng);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sparge_stats stats;
+        case_plan(&c, cases[i].method, cases[i].text);
+        assert_int_equal(sparge_plan_run(c.plan, SPARGE_STAGE_ALL, &c.io), SPARGE_OK);
+        assert_int_equal(sparge_plan_get_stats(c.plan, &stats), SPARGE_OK);
+        if (fabs(1 - stats.sparsity_mg - cases[i].density) > 6e-4)
+            fail_msg("%s %s: density %.4f, not %.3f", cases[i].method, cases[i].text, 1 - stats.sparsity_mg,
+                     cases[i].density);
+    }
+    case_close(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_vectors), cmocka_unit_test(converter_properties),
-        cmocka_unit_test(vertical_slash), cmocka_unit_test(vertical_slash_ends),
-        cmocka_unit_test(pooled),         cmocka_unit_test(pooled_default_is_dense_when_short),
+        cmocka_unit_test(golden_vectors),
+        cmocka_unit_test(converter_properties),
+        cmocka_unit_test(vertical_slash),
+        cmocka_unit_test(vertical_slash_ends),
+        cmocka_unit_test(pooled),
+        cmocka_unit_test(pooled_default_is_dense_when_short),
+        cmocka_unit_test(published_densities),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
