@@ -52,6 +52,8 @@ typedef enum property_content {
     CONTENT_ZERO_ROWS,         /* some tokens of Q and K are zero: no direction */
     CONTENT_LARGE_V,           /* up to 60000 */
     CONTENT_TINY,              /* around the smallest normal f16 */
+    CONTENT_HUGE_SCORES,       /* up to 10^7: one key takes all, differences far beyond the range of exp */
+    CONTENT_RISING,            /* magnitudes of K and V grow along the sequence: the last tokens set the scales */
     CONTENT_COUNT
 } property_content;
 

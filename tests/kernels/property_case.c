@@ -84,12 +84,19 @@ const double *property_head(const double *values, const sparge_problem *problem,
 
 static int64_t random_length(oracle_rng *rng)
 {
-    static const int64_t edges[] = {1, 2, 15, 16, 17, 31, 63, 64, 65, 127, 128, 129, 192, 255, 256, 257, 300};
-    int64_t kind = oracle_rng_between(rng, 0, 3);
+    int64_t edge;
 
-    if (kind == 0)
-        return edges[oracle_rng_between(rng, 0, (int64_t)(sizeof edges / sizeof *edges) - 1)];
-    return kind == 1 ? oracle_rng_between(rng, 1, 300) : oracle_rng_between(rng, 1, 160);
+    switch (oracle_rng_between(rng, 0, 4)) {
+    case 0: /* next to the edge of a block */
+        edge = 64 * oracle_rng_between(rng, 0, 4) + oracle_rng_between(rng, -1, 2);
+        return edge < 1 ? 1 : edge;
+    case 1:
+        return oracle_rng_between(rng, 1, 6);
+    case 2:
+        return oracle_rng_between(rng, 1, 300);
+    default:
+        return oracle_rng_between(rng, 1, 160);
+    }
 }
 
 static void random_grid(sparge_problem *p, oracle_rng *rng)
@@ -116,6 +123,8 @@ static void random_problem(sparge_problem *p, oracle_rng *rng)
     p->heads_q = p->heads_kv * (int32_t)oracle_rng_between(rng, 1, 4);
     p->seqlen_q = random_length(rng);
     p->seqlen_k = oracle_rng_between(rng, 0, 1) ? p->seqlen_q : random_length(rng);
+    if (oracle_rng_between(rng, 0, 9) == 0) /* the causal edge near a corner of the block grid */
+        p->seqlen_k = p->seqlen_q + 64 * oracle_rng_between(rng, 0, 2) + oracle_rng_between(rng, 0, 3);
     p->head_dim = dims[oracle_rng_between(rng, 0, 6)];
     p->dtype = oracle_rng_between(rng, 0, 1) ? SPARGE_F16 : SPARGE_BF16;
     p->causal = (sparge_causal)oracle_rng_between(rng, SPARGE_CAUSAL_NONE, SPARGE_CAUSAL_BOTTOM_RIGHT);
@@ -132,8 +141,9 @@ static void random_problem(sparge_problem *p, oracle_rng *rng)
 
 typedef enum role { ROLE_Q, ROLE_K, ROLE_V } role;
 
+/* place: 0 at the first token, towards 1 at the last. */
 static double random_value(property_content content, role r, const double *anchor, double channel, int64_t d,
-                           oracle_rng *rng)
+                           double place, oracle_rng *rng)
 {
     double x = oracle_rng_normal(rng);
 
@@ -156,6 +166,10 @@ static double random_value(property_content content, role r, const double *ancho
         return r == ROLE_V ? 60000.0 * (2.0 * oracle_rng_uniform(rng) - 1.0) : x;
     case CONTENT_TINY:
         return 0x1p-14 * x;
+    case CONTENT_HUGE_SCORES:
+        return r == ROLE_V ? x : 3000.0 * x;
+    case CONTENT_RISING:
+        return r == ROLE_Q ? x : x * (1.0 + (r == ROLE_V ? 30.0 : 3.0) * place * place * place);
     case CONTENT_NORMAL:
     case CONTENT_ZERO_ROWS:
     case CONTENT_COUNT:
@@ -182,7 +196,7 @@ static double *random_values(const property_case *c, role r, oracle_rng *rng)
             for (int64_t d = 0; t % 32 == 0 && d < dim; d++)
                 anchor[d] = oracle_rng_normal(rng);
             for (int64_t d = 0; d < dim; d++) {
-                double x = random_value(c->content, r, anchor, channel[d], d, rng);
+                double x = random_value(c->content, r, anchor, channel[d], d, (double)t / (double)tokens, rng);
 
                 values[(head * tokens + t) * dim + d] = zero_row ? 0.0 : oracle_round(format, x);
             }
@@ -263,9 +277,9 @@ static void store(property_tensor *t, sparge_context *context, const double *val
 
 void property_case_create(property_case *c, sparge_context *context, uint64_t seed)
 {
-    static const char *const contents[] = {"normal",    "peaked",     "blocky",        "K offset",
-                                           "zero K",    "constant K", "zero channels", "constant channels",
-                                           "zero rows", "large V",    "tiny"};
+    static const char *const contents[] = {
+        "normal",    "peaked",  "blocky", "K offset",    "zero K", "constant K", "zero channels", "constant channels",
+        "zero rows", "large V", "tiny",   "huge scores", "rising"};
     oracle_rng rng = oracle_rng_seed(seed);
     const sparge_problem *p = &c->problem;
     int nhd;

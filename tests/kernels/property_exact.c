@@ -22,7 +22,7 @@ static int set_up(void **state)
     sparge_error error;
 
     f->run.program = "test_property_exact";
-    if (sparge_context_create(property_backend(), 0, 0, &f->run.context, &error) != SPARGE_OK)
+    if (sparge_context_create(property_backend(), 0, 2, &f->run.context, &error) != SPARGE_OK)
         return 1;
     *state = f;
     return 0;

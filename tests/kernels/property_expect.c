@@ -152,11 +152,12 @@ static void check_pairs(property_run *run, const property_case *c, const sparge_
                                     j / s->block_k];
             else
                 block = got;
-            if (!property_check(run, got == (seen && block),
-                                "pair (%" PRId64 ", %" PRId64 ") of b%" PRId64 " h%" PRId64
-                                ": kept %d, visible %d, block %d",
-                                i, j, batch, query_head, got, seen, block))
-                return;
+            if (got == (seen && block))
+                continue;
+            property_check(
+                run, 0, "pair (%" PRId64 ", %" PRId64 ") of b%" PRId64 " h%" PRId64 ": kept %d, visible %d, block %d",
+                i, j, batch, query_head, got, seen, block);
+            return;
         }
     }
 }
@@ -242,9 +243,12 @@ static void check_outputs(property_run *run, const property_case *c, const head 
         squares += error * error;
         expected_squares += e->o_deviation[i] * e->o_deviation[i];
     }
+    /* The expected square is about twice the mean one (bound.c): a method that truncates instead of rounding, or rounds
+     * once too often, comes out above it. Few elements scatter more. */
     if (random && count >= 64)
-        property_check(run, squares <= 9.0 * expected_squares, "O deviates by %.3g rms, expected %.3g",
-                       sqrt(squares / (double)count), sqrt(expected_squares / (double)count));
+        property_check(run, squares <= (count >= 1000 ? 0.75 : 3.0) * expected_squares,
+                       "O deviates by %.3g rms, expected %.3g", sqrt(squares / (double)count),
+                       sqrt(expected_squares / (double)count));
 }
 
 /* Scores of smoothed keys lack q . mean, which is added back to LSE in float32. */

@@ -93,7 +93,7 @@ static void run_all(property_freedom freedom, uint64_t seed, int64_t cases, cons
     only = method ? method : only;
     assert_non_null(mkdtemp(folder));
     assert_true(sparge_method_count() <= MAX_METHODS);
-    if (sparge_context_create(property_backend(), 0, 0, &run.context, &error) != SPARGE_OK)
+    if (sparge_context_create(property_backend(), 0, 1, &run.context, &error) != SPARGE_OK)
         fail_msg("%s", error.text);
     for (int64_t i = 0; i < property_cases(cases); i++) {
         property_case c;
@@ -125,13 +125,13 @@ static void run_all(property_freedom freedom, uint64_t seed, int64_t cases, cons
 static void every_method(void **state)
 {
     (void)state;
-    run_all(PROPERTY_ANY, 1000, 48, NULL);
+    run_all(PROPERTY_ANY, 1000, 60, NULL);
 }
 
 static void skipping_in_the_kernel(void **state)
 {
     (void)state;
-    run_all(PROPERTY_WITH_SKIP, 500000, 40, "sparge-f16 sparge-int8-f16 sparge-int8-fp8 skip-softmax mask");
+    run_all(PROPERTY_WITH_SKIP, 500000, 50, "sparge-f16 sparge-int8-f16 sparge-int8-fp8 skip-softmax mask");
 }
 
 int main(void)

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { CASES = 6 };
+enum { CASES = 10 };
 
 typedef struct fixture {
     property_run run;

@@ -3,6 +3,7 @@
 #include "oracle/oracle.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef struct layout {
     int exponent_bits, mantissa_bits, bias;
@@ -22,6 +23,16 @@ static layout layout_of(oracle_format format)
     return (layout){4, 3, 7, 0x7e};
 }
 
+/* 2^exponent, for normal doubles; ldexp is too slow for millions of codes. */
+static double power_of_two(int exponent)
+{
+    uint64_t bits = (uint64_t)(exponent + 1023) << 52;
+    double value;
+
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 /* Value of a positive code, continued past the largest finite one as if the exponent had no special values. */
 static double magnitude(layout f, uint32_t code)
 {
@@ -29,8 +40,8 @@ static double magnitude(layout f, uint32_t code)
     double mantissa = (double)(code & ((1u << f.mantissa_bits) - 1u));
 
     if (exponent == 0)
-        return ldexp(mantissa, 1 - f.bias - f.mantissa_bits);
-    return ldexp(mantissa + ldexp(1.0, f.mantissa_bits), exponent - f.bias - f.mantissa_bits);
+        return mantissa * power_of_two(1 - f.bias - f.mantissa_bits);
+    return (mantissa + power_of_two(f.mantissa_bits)) * power_of_two(exponent - f.bias - f.mantissa_bits);
 }
 
 double oracle_decode(oracle_format format, uint32_t code)
