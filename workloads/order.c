@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cpu/generate/philox.h"
+#include "generate/philox.h"
 #include "hilbert.h"
 #include "workloads.h"
 

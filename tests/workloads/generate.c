@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cpu/generate/model.h"
+#include "generate/model.h"
 #include "generated.h"
 #include "sha256.h"
 

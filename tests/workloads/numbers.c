@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cpu/generate/normal.h"
-#include "cpu/generate/philox.h"
+#include "generate/normal.h"
+#include "generate/philox.h"
 #include "generated.h"
 
 /* The known answers that Random123 1.09 ships for philox4x32 with 10 rounds (tests/kat_vectors). */

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "cpu/cpu.h"
-#include "model.h"
+#include "cpu/generate/structured.h"
 
 static void store_row(const float *row, const sparge_tensor *tensor, int64_t batch, int64_t head, int64_t token)
 {
@@ -22,7 +22,7 @@ static void store_row(const float *row, const sparge_tensor *tensor, int64_t bat
 static void generate_independent(sparge_context *context, const sparge_generator *generator, sparge_tensor_role role,
                                  const sparge_tensor *tensor)
 {
-    generate_stream stream = role == SPARGE_ROLE_Q ? STREAM_Q : role == SPARGE_ROLE_K ? STREAM_K : STREAM_V;
+    generate_stream stream = generate_stream_of(role);
     int64_t heads = tensor->shape[1], tokens = tensor->shape[2], rows = tensor->shape[0] * heads * tokens;
     int channels = (int)tensor->shape[3];
 #pragma omp parallel for schedule(static) num_threads(cpu_threads(context))
@@ -53,20 +53,19 @@ static sparge_status generate_structured(sparge_context *context, const sparge_g
                                    (long long)layout.total);
     int64_t anchors_of = -1; /* the batch and group that the table belongs to */
     for (int64_t bh = 0; bh < tensor->shape[0] * heads; bh++) {
-        structured_head head = structured_head_make(generator, role, bh / heads, bh % heads, channels);
-        head.layout = &layout;
-        head.anchor = anchor;
+        const structured_head head = structured_head_make(generator, role, bh / heads, bh % heads, channels);
+        const structured_rows rows = {generator->seed, role, channels, &layout, &head, anchor};
         int64_t owner = head.batch * generator->heads_kv + head.group;
         if (owner != anchors_of) {
             anchors_of = owner;
 #pragma omp parallel for schedule(static) num_threads(cpu_threads(context))
             for (int64_t i = 0; i < layout.total; i++)
-                structured_anchor(generator, &layout, head.batch, head.group, i, channels, anchor + i * channels);
+                structured_anchor(generator->seed, &layout, head.batch, head.group, i, channels, anchor + i * channels);
         }
 #pragma omp parallel for schedule(static) num_threads(cpu_threads(context))
         for (int64_t token = 0; token < tokens; token++) {
             float row[SPARGE_MAX_HEAD_DIM];
-            structured_row(&head, token, row);
+            structured_row(&rows, token, row);
             store_row(row, tensor, head.batch, head.head, token);
         }
     }
@@ -74,34 +73,10 @@ static sparge_status generate_structured(sparge_context *context, const sparge_g
     return SPARGE_OK;
 }
 
-/* What sparge_check_generate leaves to the model: the room of the counter, and parameters that need each other. */
-static sparge_status check_model(sparge_context *context, const sparge_generator *generator,
-                                 const sparge_tensor *tensor)
-{
-    enum { MAX_BATCH_OR_HEADS = 1 << 16 };
-    if (tensor->shape[0] > MAX_BATCH_OR_HEADS || tensor->shape[1] > MAX_BATCH_OR_HEADS)
-        return sparge_context_fail(context, SPARGE_ERROR_INVALID_ARGUMENT,
-                                   "tensor: batch %lld with %lld heads, the limit of each is %d",
-                                   (long long)tensor->shape[0], (long long)tensor->shape[1], MAX_BATCH_OR_HEADS);
-    if (tensor->shape[3] > SPARGE_MAX_HEAD_DIM)
-        return sparge_context_fail(context, SPARGE_ERROR_INVALID_ARGUMENT, "tensor: %lld channels, the limit is %d",
-                                   (long long)tensor->shape[3], SPARGE_MAX_HEAD_DIM);
-    if (generator->kind != SPARGE_GENERATE_STRUCTURED)
-        return SPARGE_OK;
-    if (!(generator->query_offset >= 0 && generator->query_offset <= 1e4f))
-        return sparge_context_fail(context, SPARGE_ERROR_INVALID_ARGUMENT,
-                                   "generator.query_offset = %g: must be in 0..1e4", (double)generator->query_offset);
-    if (generator->sink_strength > 0 && generator->query_offset == 0)
-        return sparge_context_fail(context, SPARGE_ERROR_INVALID_ARGUMENT,
-                                   "generator.sink_strength = %g: needs query_offset > 0",
-                                   (double)generator->sink_strength);
-    return SPARGE_OK;
-}
-
 sparge_status cpu_generate(sparge_context *context, const sparge_generator *generator, sparge_tensor_role role,
                            const sparge_tensor *tensor)
 {
-    sparge_status status = check_model(context, generator, tensor);
+    sparge_status status = generate_check_model(generator, tensor, &context->error);
     if (status != SPARGE_OK)
         return status;
     if (generator->kind != SPARGE_GENERATE_STRUCTURED || role == SPARGE_ROLE_V) {

@@ -2,17 +2,19 @@
  * as 1, 2, 3", SC 2011). Ten rounds of multiply, xor and swap turn a counter of 4 words and a key of 2 words into 4
  * random words; there is no state, so any element of any tensor can be made alone.
  *
- * The generators use the seed as the key. The counter says which number is wanted; see generate_counter in model.h. */
+ * The generators use the seed as the key. The counter says which number is wanted; see generate_words in model.h. */
 #ifndef SPARGE_GENERATE_PHILOX_H
 #define SPARGE_GENERATE_PHILOX_H
 
 #include <stdint.h>
 
+#include "generate/ieee.h"
+
 typedef struct philox_words {
     uint32_t word[4];
 } philox_words;
 
-static inline philox_words philox4x32(philox_words counter, uint64_t key)
+static inline SPARGE_HOST_DEVICE philox_words philox4x32(philox_words counter, uint64_t key)
 {
     uint32_t key0 = (uint32_t)key, key1 = (uint32_t)(key >> 32);
     uint32_t x0 = counter.word[0], x1 = counter.word[1], x2 = counter.word[2], x3 = counter.word[3];
@@ -26,7 +28,8 @@ static inline philox_words philox4x32(philox_words counter, uint64_t key)
         key0 += 0x9e3779b9u; /* the key schedule: a Weyl sequence per word */
         key1 += 0xbb67ae85u;
     }
-    return (philox_words){{x0, x1, x2, x3}};
+    const philox_words words = {{x0, x1, x2, x3}};
+    return words;
 }
 
 #endif
