@@ -4,45 +4,84 @@
 
 #include <stdint.h>
 
-enum { ATTEND_TILE_KEYS = 64 }; /* keys of one tile; lists count in these */
+enum {
+    ATTEND_TILE_KEYS = 64,  /* keys of one tile; lists count in these */
+    ATTEND_VOTE_SHARE = 840 /* divisible by every number of votes a row block can have, 1..8 */
+};
 
 typedef struct attend_operand {
     const void *data;
-    int64_t     batch_stride, head_stride, token_stride;
+    int64_t batch_stride, head_stride, token_stride;
 } attend_operand;
 
 typedef struct attend_output {
-    void   *data;
+    void *data;
     int64_t batch_stride, head_stride, token_stride;
 } attend_output;
 
-typedef struct attend_args {
-    attend_operand q, k, v; /* 16-bit, or INT8 q and k; FP8 v is [B][Hkv][D][v_padded_keys], keys permuted */
-    attend_output  o;       /* 16-bit */
-    float         *lse;     /* [B][Hq][Lq] or NULL */
-    int32_t        batch, heads_q, heads_kv, head_dim;
-    int64_t        seqlen_q, seqlen_k;
-    int64_t        causal_shift; /* query i sees the keys before min(i + 1 + causal_shift, Lk) */
-    float          scale_log2;   /* softmax scale * log2(e) */
+/* kernels/cpu/prepare/quantise.h says which rows and keys share a scale. */
+typedef enum attend_scales { ATTEND_SCALES_BLOCK = 0, ATTEND_SCALES_WARP, ATTEND_SCALES_THREAD } attend_scales;
 
-    /* INT8: scale of a row block and of BK keys; FP8: scale of a channel. */
+typedef struct attend_args {
+    attend_operand q, k, v; /* 16-bit, or INT8 q and k; FP8 v: see v_padded_keys */
+    attend_output o;        /* 16-bit */
+    float *lse;             /* [B][Hq][Lq] or NULL */
+    int32_t batch, heads_q, heads_kv;
+    int32_t head_dim; /* channels of O that are written */
+    int32_t load_dim; /* channels of Q, K and 16-bit V that are read; a multiple of 8 (16-bit) */
+    int32_t o_scalar; /* non-zero: O is not 16-byte aligned everywhere, store element by element */
+    int64_t seqlen_q, seqlen_k;
+    int64_t causal_shift; /* query i sees the keys before min(i + 1 + causal_shift, Lk) */
+    float scale_log2;     /* softmax scale * log2(e) */
+
+    /* INT8: scales of Q and K, q_scales and k_scales of them a head; FP8: scale of a channel of V. */
     const float *q_scale, *k_scale, *v_scale;
-    int32_t      row_blocks;     /* per head: ceil(Lq / BQ) */
-    int32_t      k_scale_blocks; /* per head: ceil(Lk / BK) */
-    int32_t      k_scale_shift;  /* tile index >> shift = its scale block */
-    int64_t      v_padded_keys;
+    attend_scales scales;
+    int32_t q_scales, k_scales;
+    int32_t k_scale_shift;   /* tile index >> shift = its block of BK keys */
+    int32_t row_blocks;      /* per head: ceil(Lq / BQ) */
+    int64_t v_padded_keys;   /* FP8 V is [B][Hkv][v_channels][v_padded_keys] */
+    int32_t v_channels;      /* D of the kernel: 64 or 128 */
     const float *lse_offset; /* [B][Hq][Lq] added to the LSE (q . k_mean * scale, in nats), or NULL */
 
     /* Sparse: for (b, h, row block) r, list[r * list_stride ..] are count[r] ascending tile indices. NULL: all tiles. */
     const int32_t *list, *count;
-    int64_t        list_stride;
-    const int32_t *order; /* blockIdx.x -> r, longest first; NULL: row blocks from the last to the first, head by head */
+    int64_t list_stride;
+    const int32_t
+        *order; /* blockIdx.x -> r, longest first; NULL: row blocks from the last to the first, head by head */
 
     /* PV skip: a vote of pv_unit rows skips if max(m_local - m_new) < lambda_log2[head]. NULL: off. */
-    const float        *lambda_log2;
-    int32_t             pv_unit;
-    int32_t             pv_drop; /* non-zero: skipped tiles do not count in the row sum either */
-    unsigned long long *pv_skipped; /* skipped votes, scaled by 64 / votes of the tile's row block, summed */
+    const float *lambda_log2;
+    int32_t pv_unit;
+    int32_t pv_drop;                /* non-zero: skipped tiles do not count in the row sum either */
+    unsigned long long *pv_skipped; /* sum of ATTEND_VOTE_SHARE * skipped votes / votes of the row block */
 } attend_args;
+
+/* A compiled kernel: launch with `threads` and `shared_bytes`, one CTA a row block of `rows` queries. */
+typedef struct attend_kernel_entry {
+    const void *function; /* NULL: there is none */
+    int32_t rows, threads;
+    int32_t shared_bytes;
+} attend_kernel_entry;
+
+/* Which kernel; `arithmetic` is a sparge_arithmetic. */
+typedef struct attend_kernel_key {
+    int arithmetic;
+    int bf16;     /* non-zero: bfloat16 instead of binary16 */
+    int head_dim; /* 64 or 128 */
+    int rows;     /* 64 or 128 */
+    int votes;    /* non-zero: with the PV skip */
+} attend_kernel_key;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The mma.sync kernels (sm80/). */
+attend_kernel_entry sm80_attend_kernel(attend_kernel_key key);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

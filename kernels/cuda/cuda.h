@@ -15,40 +15,41 @@
 #include "cuda/attend.h"
 
 typedef struct cuda_context {
-    int                   device;
-    cudaStream_t          stream; /* non-blocking, the context's own */
+    int device;
+    cudaStream_t stream; /* non-blocking, the context's own */
     struct cudaDeviceProp properties;
-    int                   arch; /* 90 for compute capability 9.0 */
+    int arch; /* 90 for compute capability 9.0 */
 } cuda_context;
 
 /* What prepare leaves behind. NULL where the recipe does not need it. */
 typedef struct cuda_prepared {
-    sparge_tensor q, k, v; /* what the kernels read: the caller's tensors, or padded copies where head_dim is not a
+    sparge_tensor q, k, v;      /* what the kernels read: the caller's tensors, or padded copies where head_dim is not a
                               multiple of 8 or a stride or address is not a multiple of 16 bytes */
-    float   *k_mean;       /* [B][Hkv][D] */
-    int8_t  *q8, *k8;      /* [B][H][L][padded_dim], padded_dim = 64 or 128, channels from D on zero */
-    float   *q_scale;      /* [B][Hq][scales of a head]: layouts of kernels/cpu/prepare/quantise.h */
-    float   *k_scale;      /* [B][Hkv][scales of a head] */
-    uint8_t *v8;           /* e4m3 [B][Hkv][padded_dim][padded_keys]; in each group of 16 keys, key t is stored at
+    float *k_mean;              /* [B][Hkv][D] */
+    int8_t *q8, *k8;            /* [B][H][L][padded_dim], padded_dim = 64 or 128, channels from D on zero */
+    float *q_scale;             /* [B][Hq][scales of a head]: layouts of kernels/cpu/prepare/quantise.h */
+    float *k_scale;             /* [B][Hkv][scales of a head] */
+    uint8_t *v8;                /* e4m3 [B][Hkv][padded_dim][padded_keys]; in each group of 16 keys, key t is stored at
                               4 * (t % 8 / 2) + 2 * (t / 8) + t % 2; keys from Lk on and channels from D on are zero */
-    float   *v_scale;      /* [B][Hkv][padded_dim], 0 from D on */
-    int64_t  padded_keys;  /* Lk rounded up to 128 */
-    int32_t  padded_dim;
-    float   *q_pool, *k_pool; /* [B][H][n][D] */
-    float   *q_sim, *k_sim;   /* [B][H][n] */
-    float   *lse_offset;   /* [B][Hq][Lq]: q . k_mean * scale, where K is smoothed and the run asks for the LSE */
+    float *v_scale;             /* [B][Hkv][padded_dim], 0 from D on */
+    int32_t q_scales, k_scales; /* scales of a head */
+    int64_t padded_keys;        /* Lk rounded up to 128 */
+    int32_t padded_dim;
+    float *q_pool, *k_pool; /* [B][H][n][D] */
+    float *q_sim, *k_sim;   /* [B][H][n] */
+    float *lse_offset;      /* [B][Hq][Lq]: q . k_mean * scale, where K is smoothed and the run asks for the LSE */
 } cuda_prepared;
 
 /* Lists over tiles of ATTEND_TILE_KEYS keys, for each row block r = (batch * Hq + head) * nq + row. */
 typedef struct cuda_lists {
-    uint8_t *mask;   /* [B][Hq][nq][nk] on the BQ x BK grid; NULL: dense */
-    int32_t *list;   /* [r][list_stride] ascending tile indices */
-    int32_t *count;  /* [r] */
-    int32_t *order;  /* permutation of r, longest list first (within groups of heads that share L2) */
-    int64_t  list_stride;
+    uint8_t *mask;  /* [B][Hq][nq][nk] on the BQ x BK grid; NULL: dense */
+    int32_t *list;  /* [r][list_stride] ascending tile indices */
+    int32_t *count; /* [r] */
+    int32_t *order; /* permutation of r, longest list first (within groups of heads that share L2) */
+    int64_t list_stride;
 } cuda_lists;
 
-typedef struct cuda_counts { /* on the device; read by plan_stats */
+typedef struct cuda_counts {        /* on the device; read by plan_stats */
     unsigned long long visible, qk; /* blocks */
     unsigned long long pv_skipped;  /* in 1/840 of a tile's row block */
     unsigned long long extra;
@@ -56,14 +57,20 @@ typedef struct cuda_counts { /* on the device; read by plan_stats */
 
 typedef struct cuda_plan {
     cuda_prepared prepared;
-    cuda_lists    lists;
-    cuda_counts  *counts;
-    void         *memory; /* list of the allocations of cuda_take */
-    void         *prepare_state, *select_state, *attend_state; /* each stage's own, taken with cuda_take_host */
+    cuda_lists lists;
+    cuda_counts *counts;
+    void *memory;                                      /* list of the allocations of cuda_take */
+    void *prepare_state, *select_state, *attend_state; /* each stage's own, taken with cuda_take_host */
 } cuda_plan;
 
-static inline cuda_context *cuda_context_of(const sparge_context *context) { return (cuda_context *)context->state; }
-static inline cuda_plan    *cuda_plan_of(const sparge_plan *plan) { return (cuda_plan *)plan->state; }
+static inline cuda_context *cuda_context_of(const sparge_context *context)
+{
+    return (cuda_context *)context->state;
+}
+static inline cuda_plan *cuda_plan_of(const sparge_plan *plan)
+{
+    return (cuda_plan *)plan->state;
+}
 
 #ifdef __cplusplus
 extern "C" {

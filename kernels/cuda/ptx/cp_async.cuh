@@ -4,7 +4,8 @@
 
 #include <stdint.h>
 
-namespace sparge::ptx {
+namespace sparge::ptx
+{
 
 __device__ __forceinline__ uint32_t shared_address(const void *pointer)
 {

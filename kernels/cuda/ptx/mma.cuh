@@ -11,7 +11,8 @@
 #include <cuda_fp16.h>
 #include <stdint.h>
 
-namespace sparge::ptx {
+namespace sparge::ptx
+{
 
 /* Four 8 x 16-byte matrices; lane i gives the address of row i % 8 of matrix i / 8. */
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&word)[4], uint32_t address)
@@ -29,7 +30,8 @@ __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&word)[4], uint32_t 
                  : "r"(address));
 }
 
-template <typename T> __device__ __forceinline__ void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+template <typename T>
+__device__ __forceinline__ void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 
 template <>
 __device__ __forceinline__ void mma_m16n8k16<__half>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
@@ -42,7 +44,7 @@ __device__ __forceinline__ void mma_m16n8k16<__half>(float (&c)[4], const uint32
 
 template <>
 __device__ __forceinline__ void mma_m16n8k16<__nv_bfloat16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
-                                                             uint32_t b1)
+                                                            uint32_t b1)
 {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
                  "{%0, %1, %2, %3};\n"

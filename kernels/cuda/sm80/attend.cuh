@@ -28,9 +28,10 @@
 #include "../ptx/cp_async.cuh"
 #include "../ptx/mma.cuh"
 
-namespace sparge::sm80 {
+namespace sparge::sm80
+{
 
-enum class arithmetic { f16, int8_f16, int8_fp8 };
+enum class arithmetic { f16, int8_f16, int8_fp8 }; /* the values of sparge_arithmetic */
 
 constexpr int tile_keys = ATTEND_TILE_KEYS;
 
@@ -69,7 +70,7 @@ __device__ __forceinline__ void load_rows(uint32_t shared, const char *base, int
 #pragma unroll
     for (int i = 0; i < Rows; i += step) {
         const bool valid = channel && i < left;
-        ptx::cp_async_16(shared + i * RowBytes, valid ? from : base, valid);
+        ptx::cp_async_16(shared + i * RowBytes, from, valid); /* an address outside is not read */
         from += step * row_stride_bytes;
     }
 }
@@ -145,8 +146,8 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows *Warps == 128 && D == 128
 {
     using S = shape<T16, A, D, WarpRows, Warps>;
     constexpr int m_tiles = WarpRows / 16;
-    constexpr int n_tiles = tile_keys / 8; /* of S */
-    constexpr int d_tiles = D / 8;         /* of O */
+    constexpr int n_tiles = tile_keys / 8;                   /* of S */
+    constexpr int d_tiles = D / 8;                           /* of O */
     constexpr float p_offset = S::fp8 ? 8.807354922f : 0.0f; /* log2(448) */
 
     extern __shared__ __align__(1024) char shared[];
@@ -154,18 +155,15 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows *Warps == 128 && D == 128
 
     /* --- which row block --- */
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-    int64_t work = blockIdx.x;
-    if (args.order) {
+    int work = static_cast<int>(blockIdx.x);
+    if (args.order)
         work = args.order[work];
-    } else {
-        const int64_t head = work / args.row_blocks;
-        work = head * args.row_blocks + (args.row_blocks - 1 - work % args.row_blocks);
-    }
-    const int row_block = static_cast<int>(work % args.row_blocks);
-    const int64_t batch_head = work / args.row_blocks;
-    const int head = static_cast<int>(batch_head % args.heads_q), batch = static_cast<int>(batch_head / args.heads_q);
+    else
+        work += args.row_blocks - 1 - 2 * (work % args.row_blocks);
+    const int row_block = work % args.row_blocks, batch_head = work / args.row_blocks;
+    const int head = batch_head % args.heads_q, batch = batch_head / args.heads_q;
     const int kv_head = head / (args.heads_q / args.heads_kv);
-    const int64_t kv_batch_head = static_cast<int64_t>(batch) * args.heads_kv + kv_head;
+    const int kv_batch_head = batch * args.heads_kv + kv_head;
     const int64_t first_row = static_cast<int64_t>(row_block) * S::rows;
 
     const auto visible_end = [&](int64_t row) {
@@ -173,18 +171,20 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows *Warps == 128 && D == 128
         return end < args.seqlen_k ? (end > 0 ? end : 0) : args.seqlen_k;
     };
     const int64_t last_row = min(first_row + S::rows, args.seqlen_q) - 1;
-    const int32_t *list = args.list ? args.list + work * args.list_stride : nullptr;
-    const int tiles = list ? args.count[work]
-                           : static_cast<int>((visible_end(last_row) + tile_keys - 1) / tile_keys);
+    const int32_t *list = args.list ? args.list + static_cast<int64_t>(work) * args.list_stride : nullptr;
+    const int tiles = list ? args.count[work] : static_cast<int>((visible_end(last_row) + tile_keys - 1) / tile_keys);
+    /* Tiles before this one are seen by every row of the block. */
+    const int whole_tiles = static_cast<int>(visible_end(first_row) / tile_keys);
+    const int real_rows = static_cast<int>(last_row + 1 - first_row);
     const auto tile_at = [&](int j) { return list ? __ldg(list + j) : j; };
 
     constexpr int qk_size = A == arithmetic::f16 ? 2 : 1;
-    const char *q = static_cast<const char *>(args.q.data) +
-                    (batch * args.q.batch_stride + head * args.q.head_stride) * qk_size;
-    const char *k = static_cast<const char *>(args.k.data) +
-                    (batch * args.k.batch_stride + kv_head * args.k.head_stride) * qk_size;
+    const char *q =
+        static_cast<const char *>(args.q.data) + (batch * args.q.batch_stride + head * args.q.head_stride) * qk_size;
+    const char *k =
+        static_cast<const char *>(args.k.data) + (batch * args.k.batch_stride + kv_head * args.k.head_stride) * qk_size;
     const char *v = static_cast<const char *>(args.v.data) +
-                    (S::fp8 ? kv_batch_head * args.head_dim * args.v_padded_keys
+                    (S::fp8 ? static_cast<int64_t>(kv_batch_head) * args.v_channels * args.v_padded_keys
                             : (batch * args.v.batch_stride + kv_head * args.v.head_stride) * 2);
 
     const uint32_t q_shared = ptx::shared_address(shared);
@@ -193,22 +193,23 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows *Warps == 128 && D == 128
     /* What this lane addresses in ldmatrix: step k adds k * 32 bytes by XOR, which the swizzle commutes with. */
     const uint32_t q_lane = q_shared + chunk_offset<S::qk_bytes>(warp * WarpRows + lane % 16, lane / 16);
     const uint32_t k_lane = k_shared + chunk_offset<S::qk_bytes>(lane % 8 + lane / 16 * 8, lane / 8 % 2);
-    const uint32_t v_lane = v_shared + (S::fp8 ? chunk_offset<S::v_bytes>(lane % 8, lane / 8)
-                                               : chunk_offset<S::v_bytes>(lane % 16, lane / 16));
+    const uint32_t v_lane = v_shared + (!S::fp8       ? chunk_offset<S::v_bytes>(lane % 16, lane / 16)
+                                        : native_e4m3 ? chunk_offset<S::v_bytes>(lane % 8, lane / 8)
+                                                      : chunk_offset<S::v_bytes>(lane, 0));
 
     const auto load_k = [&](int j) {
         load_rows<tile_keys, S::qk_bytes, S::threads>(k_shared + (j & 1) * S::k_stage, k, args.k.token_stride * qk_size,
                                                       static_cast<int64_t>(tile_at(j)) * tile_keys, args.seqlen_k,
-                                                      args.head_dim * qk_size);
+                                                      args.load_dim * qk_size);
     };
     const auto load_v = [&](int j) {
         const int64_t key = static_cast<int64_t>(tile_at(j)) * tile_keys;
         if constexpr (S::fp8)
             load_rows<D, tile_keys, S::threads>(v_shared + (j & 1) * S::v_stage, v + key, args.v_padded_keys, 0,
-                                                args.head_dim, tile_keys);
+                                                args.v_channels, tile_keys);
         else
             load_rows<tile_keys, 2 * D, S::threads>(v_shared + (j & 1) * S::v_stage, v, args.v.token_stride * 2, key,
-                                                    args.seqlen_k, args.head_dim * 2);
+                                                    args.seqlen_k, args.load_dim * 2);
     };
 
     /* --- state of the rows: m_tile, and within it rows g and g + 8 --- */
@@ -227,9 +228,18 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows *Warps == 128 && D == 128
     const int warp_row = warp * WarpRows;
     const auto row_of = [&](int i, int half) { return first_row + warp_row + i * 16 + lane / 4 + half * 8; };
 
+    /* INT8: a thread's rows share one scale of Q, its keys one of K, at every granularity (quantise.h of the CPU). */
     float row_scale = args.scale_log2;
-    if constexpr (A != arithmetic::f16)
-        row_scale *= args.q_scale[batch_head * args.row_blocks + row_block];
+    const float *k_scale = nullptr;
+    if constexpr (A != arithmetic::f16) {
+        const int64_t group =
+            args.scales == ATTEND_SCALES_BLOCK ? row_block : static_cast<int64_t>(first_row + warp_row) / 32;
+        row_scale *= args.q_scale[static_cast<int64_t>(batch_head) * args.q_scales +
+                                  (args.scales == ATTEND_SCALES_THREAD ? group * 8 + lane / 4 : group)];
+        k_scale = args.k_scale + static_cast<int64_t>(kv_batch_head) * args.k_scales +
+                  (args.scales == ATTEND_SCALES_THREAD ? lane % 4 : 0);
+    }
+    const int k_scale_step = args.scales == ATTEND_SCALES_THREAD ? 4 : 1;
     float lambda = 0;
     uint32_t skipped = 0;
     if constexpr (Votes)
@@ -238,7 +248,7 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows *Warps == 128 && D == 128
     /* --- prologue: Q and K(0), V(0) --- */
     if (tiles > 0) {
         load_rows<S::rows, S::qk_bytes, S::threads>(q_shared, q, args.q.token_stride * qk_size, first_row,
-                                                    args.seqlen_q, args.head_dim * qk_size);
+                                                    args.seqlen_q, args.load_dim * qk_size);
         load_k(0);
         ptx::cp_async_commit();
         load_v(0);
@@ -247,7 +257,7 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows *Warps == 128 && D == 128
 
 #pragma unroll 1
     for (int j = 0; j < tiles; j++) {
-        const int64_t first_key = static_cast<int64_t>(tile_at(j)) * tile_keys;
+        const int tile = tile_at(j);
 
         /* K(j) has landed for every warp, and every warp is done with P V(j-1): both older stages are free. */
         ptx::cp_async_wait<1>();
@@ -304,17 +314,17 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows *Warps == 128 && D == 128
         }
         float factor = row_scale; /* raw score -> log2 units */
         if constexpr (A != arithmetic::f16)
-            factor *= __ldg(args.k_scale + kv_batch_head * args.k_scale_blocks +
-                            (first_key / tile_keys >> args.k_scale_shift));
+            factor *= __ldg(k_scale + (tile >> args.k_scale_shift) * k_scale_step);
 
         /* Keys that a row does not see: only tiles at the diagonal or at the end. */
-        if (first_key + tile_keys > visible_end(first_row)) {
+        if (tile >= whole_tiles) {
 #pragma unroll
             for (int i = 0; i < m_tiles; i++)
 #pragma unroll
                 for (int half = 0; half < 2; half++) {
-                    const int seen = static_cast<int>(
-                        min(visible_end(row_of(i, half)) - first_key, static_cast<int64_t>(tile_keys)));
+                    const int seen =
+                        static_cast<int>(min(visible_end(row_of(i, half)) - static_cast<int64_t>(tile) * tile_keys,
+                                             static_cast<int64_t>(tile_keys)));
 #pragma unroll
                     for (int n = 0; n < n_tiles; n++)
 #pragma unroll
@@ -334,7 +344,7 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows *Warps == 128 && D == 128
 #pragma unroll
                 for (int n = 1; n < n_tiles; n++)
                     top = fmaxf(top, fmaxf(s[i][n][half * 2], s[i][n][half * 2 + 1]));
-                local[i][half] = quad_max(top) * factor;
+                local[i][half] = quad_max(top * factor); /* factors are positive */
             }
 
         bool skip[m_tiles];
@@ -345,8 +355,8 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows *Warps == 128 && D == 128
 #pragma unroll
                 for (int half = 0; half < 2; half++) {
                     const float top = fmaxf(m[i][half], local[i][half]);
-                    needs |= row_of(i, half) < args.seqlen_q && !(local[i][half] - top < lambda) &&
-                             local[i][half] != -CUDART_INF_F;
+                    needs |= warp_row + i * 16 + lane / 4 + half * 8 < real_rows && local[i][half] != -CUDART_INF_F &&
+                             !(local[i][half] - top < lambda);
                 }
                 const bool any = __any_sync(~0u, needs);
                 skip[i] = !any;
@@ -362,20 +372,21 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows *Warps == 128 && D == 128
                 for (int t = first; t < first + per_unit; t++)
                     any |= votes[t] != 0;
                 skip[i] = !any;
-                const bool real = first_row + first * 16 < args.seqlen_q;
+                const bool real = first * 16 < real_rows;
                 if (lane == 0 && first == warp * m_tiles + i && skip[i] && real)
                     skipped++;
             }
         }
 
         /* P as A fragments: words of rows g and g + 8 in turn. */
-        constexpr bool p_e4m3 = S::fp8 && native_e4m3;
-        constexpr int p_steps = p_e4m3 ? tile_keys / 32 : tile_keys / 16;
+        constexpr int p_steps = S::fp8 ? tile_keys / 32 : tile_keys / 16;
         uint32_t p[m_tiles][p_steps][4];
 #pragma unroll
         for (int i = 0; i < m_tiles; i++) {
-            if (Votes && args.pv_drop && skip[i])
-                continue; /* as if the tile were not there */
+            if constexpr (Votes) {
+                if (args.pv_drop && skip[i])
+                    continue; /* as if the tile were not there */
+            }
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 const float top = fmaxf(m[i][half], local[i][half]);
@@ -397,17 +408,26 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows *Warps == 128 && D == 128
                         x[e] = exp2_approx(fmaf(s[i][n + e / 2][half * 2 + e % 2], factor, shift));
                         l[i][half] += x[e];
                     }
-                    if constexpr (p_e4m3) {
+                    if constexpr (S::fp8) {
                         p[i][n / 4][n % 4 + half] = pack_e4m3(x[0], x[1], x[2], x[3]);
-                    } else if constexpr (S::fp8) {
-                        const uint32_t rounded = pack_e4m3(x[0], x[1], x[2], x[3]);
-                        p[i][n / 2][half] = widen_e4m3(rounded & 0xffff);
-                        p[i][n / 2][2 + half] = widen_e4m3(rounded >> 16);
                     } else {
                         p[i][n / 2][half] = pack(x[0], x[1], T16());
                         p[i][n / 2][2 + half] = pack(x[2], x[3], T16());
                     }
                 }
+            }
+        }
+
+        bool needed = true;
+        if constexpr (Votes) {
+            needed = false;
+#pragma unroll
+            for (int i = 0; i < m_tiles; i++) {
+                needed |= !skip[i];
+                if (skip[i])
+#pragma unroll
+                    for (int step = 0; step < p_steps; step++)
+                        p[i][step][0] = p[i][step][1] = p[i][step][2] = p[i][step][3] = 0;
             }
         }
 
@@ -420,12 +440,7 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows *Warps == 128 && D == 128
 
         /* O += P V */
         const uint32_t v_stage = v_lane + (j & 1) * S::v_stage;
-        bool all_skip = Votes;
-        if constexpr (Votes)
-#pragma unroll
-            for (int i = 0; i < m_tiles; i++)
-                all_skip = all_skip && skip[i];
-        if (!Votes || !all_skip) {
+        if (needed) {
             if constexpr (!S::fp8) {
 #pragma unroll
                 for (int step = 0; step < p_steps; step++) {
@@ -435,41 +450,49 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows *Warps == 128 && D == 128
                         ptx::ldmatrix_x4_trans(b, (v_stage ^ d * 16) + step * 16 * S::v_bytes);
 #pragma unroll
                         for (int i = 0; i < m_tiles; i++) {
-                            if (Votes && skip[i])
-                                continue;
                             ptx::mma_m16n8k16<T16>(o[i][d], p[i][step], b[0], b[1]);
                             ptx::mma_m16n8k16<T16>(o[i][d + 1], p[i][step], b[2], b[3]);
                         }
                     }
                 }
-            } else {
+            } else if constexpr (native_e4m3) {
 #pragma unroll
                 for (int d = 0; d < d_tiles; d++) {
                     uint32_t b[4]; /* both k-steps of one channel tile */
                     ptx::ldmatrix_x4(b, v_stage + d * 8 * S::v_bytes);
-                    uint32_t wide[4][2];
-                    if constexpr (!p_e4m3) {
-#pragma unroll
-                        for (int step = 0; step < 4; step++) {
-                            wide[step][0] = widen_e4m3(b[step] & 0xffff);
-                            wide[step][1] = widen_e4m3(b[step] >> 16);
-                        }
-                    }
 #pragma unroll
                     for (int i = 0; i < m_tiles; i++) {
-                        if (Votes && skip[i])
-                            continue;
-                        if constexpr (p_e4m3) {
-                            float part[4] = {0, 0, 0, 0};
-                            ptx::mma_m16n8k32_e4m3(part, p[i][0], b[0], b[1]);
-                            ptx::mma_m16n8k32_e4m3(part, p[i][1], b[2], b[3]);
+                        float part[4] = {0, 0, 0, 0};
+                        ptx::mma_m16n8k32_e4m3(part, p[i][0], b[0], b[1]);
+                        ptx::mma_m16n8k32_e4m3(part, p[i][1], b[2], b[3]);
 #pragma unroll
-                            for (int e = 0; e < 4; e++)
-                                o[i][d][e] += part[e];
-                        } else { /* V's key order makes each word the two f16 words of 16 keys */
+                        for (int e = 0; e < 4; e++)
+                            o[i][d][e] += part[e];
+                    }
+                }
+            } else {
+                /* V's key order makes each of its words the two f16 words of 16 keys, and P's words likewise. */
 #pragma unroll
-                            for (int step = 0; step < p_steps; step++)
-                                ptx::mma_m16n8k16<__half>(o[i][d], p[i][step], wide[step][0], wide[step][1]);
+                for (int step = 0; step < tile_keys / 16; step++) {
+                    uint32_t a[m_tiles][4];
+#pragma unroll
+                    for (int i = 0; i < m_tiles; i++)
+#pragma unroll
+                        for (int half = 0; half < 2; half++) {
+                            const uint32_t word = p[i][step / 2][step % 2 * 2 + half];
+                            a[i][half] = widen_e4m3(word & 0xffff);
+                            a[i][2 + half] = widen_e4m3(word >> 16);
+                        }
+#pragma unroll
+                    for (int d = 0; d < d_tiles; d += 4) {
+                        uint32_t b[4]; /* 16 keys of four channel tiles */
+                        ptx::ldmatrix_x4(b, (v_stage ^ step * 16) + d * 8 * S::v_bytes);
+#pragma unroll
+                        for (int n = 0; n < 4; n++) {
+                            const uint32_t b0 = widen_e4m3(b[n] & 0xffff), b1 = widen_e4m3(b[n] >> 16);
+#pragma unroll
+                            for (int i = 0; i < m_tiles; i++)
+                                ptx::mma_m16n8k16<__half>(o[i][d + n], a[i], b0, b1);
                         }
                     }
                 }
@@ -490,7 +513,7 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows *Warps == 128 && D == 128
             const int local_row = warp_row + i * 16 + lane / 4 + half * 8;
             const int64_t row = first_row + local_row;
             if (args.lse && lane % 4 == 0 && row < args.seqlen_q) {
-                const int64_t at = batch_head * args.seqlen_q + row;
+                const int64_t at = static_cast<int64_t>(batch_head) * args.seqlen_q + row;
                 const float offset = args.lse_offset ? args.lse_offset[at] : 0;
                 args.lse[at] = sum > 0 ? (m[i][half] + log2f(sum) - p_offset) * CUDART_LN2_F + offset : -CUDART_INF_F;
             }
@@ -499,9 +522,9 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows *Warps == 128 && D == 128
                 float x = o[i][d][half * 2] * inverse, y = o[i][d][half * 2 + 1] * inverse;
                 if constexpr (S::fp8) {
                     const int channel = d * 8 + lane % 4 * 2;
-                    const float *scale = args.v_scale + kv_batch_head * args.head_dim;
-                    x *= channel < args.head_dim ? scale[channel] : 0;
-                    y *= channel + 1 < args.head_dim ? scale[channel + 1] : 0;
+                    const float *scale = args.v_scale + static_cast<int64_t>(kv_batch_head) * args.v_channels;
+                    x *= scale[channel];
+                    y *= scale[channel + 1];
                 }
                 *reinterpret_cast<uint32_t *>(stage + chunk_offset<2 * D>(local_row, d) + lane % 4 * 4) =
                     pack(x, y, T16());
@@ -514,16 +537,22 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows *Warps == 128 && D == 128
     for (int index = lane; index < WarpRows * chunks; index += 32) {
         const int local_row = warp_row + index / chunks, chunk = index % chunks;
         const int64_t row = first_row + local_row;
-        if (row < args.seqlen_q && chunk * 8 < args.head_dim)
-            *reinterpret_cast<uint4 *>(out + row * args.o.token_stride * 2 + chunk * 16) =
-                *reinterpret_cast<const uint4 *>(stage + chunk_offset<2 * D>(local_row, chunk));
+        if (row >= args.seqlen_q || chunk * 8 >= args.head_dim)
+            continue;
+        const char *from = stage + chunk_offset<2 * D>(local_row, chunk);
+        char *to = out + row * args.o.token_stride * 2 + chunk * 16;
+        if (!args.o_scalar) {
+            *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(from);
+            continue;
+        }
+        for (int e = 0; e < 8 && chunk * 8 + e < args.head_dim; e++)
+            reinterpret_cast<uint16_t *>(to)[e] = reinterpret_cast<const uint16_t *>(from)[e];
     }
     if constexpr (Votes) {
         /* Votes of this row block that have a real row; each skipped one is worth its share of a tile. */
-        const int real_rows = static_cast<int>(min(args.seqlen_q - first_row, static_cast<int64_t>(S::rows)));
         const int units = (real_rows + args.pv_unit - 1) / args.pv_unit;
         if (lane == 0 && skipped)
-            atomicAdd(args.pv_skipped, static_cast<unsigned long long>(skipped) * (840 / units));
+            atomicAdd(args.pv_skipped, static_cast<unsigned long long>(skipped) * (ATTEND_VOTE_SHARE / units));
     }
 }
 

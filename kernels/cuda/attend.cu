@@ -1,0 +1,178 @@
+/* The attend stage: picks a kernel for the plan, fills its arguments, launches it. */
+#include <math.h>
+#include <string.h>
+
+#include "cuda/cuda.h"
+
+namespace
+{
+
+struct attend_state {
+    attend_kernel_entry kernel;
+    float *lambda_log2; /* device, [Hq]; NULL without PV skip */
+};
+
+const double log2_e = 1.4426950408889634;
+
+/* PV skip and skip-softmax are one mechanism: a threshold in log2 units for every head. */
+bool has_votes(const sparge_recipe &recipe, int32_t heads)
+{
+    if (recipe.skip_softmax_threshold > 0)
+        return true;
+    for (int32_t h = 0; h < heads; h++)
+        if (sparge_per_head_value(&recipe.lambda, h) > -INFINITY)
+            return true;
+    return false;
+}
+
+sparge_status take_lambda(sparge_plan *plan, attend_state *state)
+{
+    const sparge_recipe &recipe = plan->recipe;
+    const int32_t heads = plan->problem.heads_q;
+    void *host, *device;
+    sparge_status status = cuda_take_host(plan, sizeof(float) * static_cast<size_t>(heads), &host);
+    if (status == SPARGE_OK)
+        status = cuda_take(plan, static_cast<size_t>(heads), sizeof(float), &device);
+    if (status != SPARGE_OK)
+        return status;
+    for (int32_t h = 0; h < heads; h++) {
+        const double nats = recipe.skip_softmax_threshold > 0 ? log(recipe.skip_softmax_threshold)
+                                                              : sparge_per_head_value(&recipe.lambda, h);
+        static_cast<float *>(host)[h] = static_cast<float>(nats * log2_e);
+    }
+    state->lambda_log2 = static_cast<float *>(device);
+    return sparge_upload(plan->context, device, host, sizeof(float) * static_cast<size_t>(heads));
+}
+
+int64_t causal_shift(const sparge_problem &problem)
+{
+    switch (problem.causal) {
+    case SPARGE_CAUSAL_TOP_LEFT:
+        return 0;
+    case SPARGE_CAUSAL_BOTTOM_RIGHT:
+        return problem.seqlen_k - problem.seqlen_q;
+    default:
+        return INT64_MAX / 4; /* beyond every key */
+    }
+}
+
+attend_operand operand_16(const sparge_tensor &x)
+{
+    return {x.data, x.stride[0], x.stride[1], x.stride[2]};
+}
+
+attend_operand operand_dense(const void *data, int64_t heads, int64_t tokens, int64_t channels)
+{
+    return {data, heads * tokens * channels, tokens * channels, channels};
+}
+
+bool aligned_16(const sparge_tensor &x)
+{
+    const int64_t bytes = 2 * (x.stride[0] | x.stride[1] | x.stride[2]);
+    return (reinterpret_cast<uintptr_t>(x.data) | static_cast<uintptr_t>(bytes)) % 16 == 0 && x.shape[3] % 8 == 0;
+}
+
+attend_args fill_arguments(const sparge_plan *plan, const sparge_io *io, const attend_state *state)
+{
+    const sparge_problem &problem = plan->problem;
+    const sparge_recipe &recipe = plan->recipe;
+    const cuda_plan *cuda = cuda_plan_of(plan);
+    const cuda_prepared &prepared = cuda->prepared;
+    attend_args args = {};
+    args.batch = problem.batch;
+    args.heads_q = problem.heads_q;
+    args.heads_kv = problem.heads_kv;
+    args.head_dim = problem.head_dim;
+    args.seqlen_q = problem.seqlen_q;
+    args.seqlen_k = problem.seqlen_k;
+    args.causal_shift = causal_shift(problem);
+    args.scale_log2 = static_cast<float>(static_cast<double>(sparge_problem_scale(&problem)) * log2_e);
+    args.row_blocks = static_cast<int32_t>((problem.seqlen_q + state->kernel.rows - 1) / state->kernel.rows);
+    args.o = {io->o.data, io->o.stride[0], io->o.stride[1], io->o.stride[2]};
+    args.o_scalar = !aligned_16(io->o);
+    args.lse = io->lse;
+    args.v = operand_16(prepared.v);
+    if (recipe.arithmetic == SPARGE_ARITHMETIC_F16) {
+        args.q = operand_16(prepared.q);
+        args.k = operand_16(prepared.k);
+        args.load_dim = static_cast<int32_t>(prepared.q.shape[3]);
+    } else {
+        args.q = operand_dense(prepared.q8, problem.heads_q, problem.seqlen_q, prepared.padded_dim);
+        args.k = operand_dense(prepared.k8, problem.heads_kv, problem.seqlen_k, prepared.padded_dim);
+        args.load_dim = recipe.arithmetic == SPARGE_ARITHMETIC_INT8_F16 ? static_cast<int32_t>(prepared.v.shape[3])
+                                                                        : prepared.padded_dim;
+        args.q_scale = prepared.q_scale;
+        args.k_scale = prepared.k_scale;
+        args.scales = static_cast<attend_scales>(recipe.scales);
+        args.q_scales = prepared.q_scales;
+        args.k_scales = prepared.k_scales;
+        args.k_scale_shift = recipe.block_k == 128 ? 1 : 0;
+        args.lse_offset = io->lse && recipe.smooth_k ? prepared.lse_offset : NULL;
+    }
+    if (recipe.arithmetic == SPARGE_ARITHMETIC_INT8_FP8) {
+        args.v = {prepared.v8, 0, 0, 0};
+        args.v_scale = prepared.v_scale;
+        args.v_padded_keys = prepared.padded_keys;
+        args.v_channels = prepared.padded_dim;
+    }
+    args.list = cuda->lists.list;
+    args.count = cuda->lists.count;
+    args.list_stride = cuda->lists.list_stride;
+    args.order = cuda->lists.order;
+    args.lambda_log2 = state->lambda_log2;
+    args.pv_unit = recipe.pv_unit;
+    args.pv_drop = recipe.skip_softmax_threshold > 0 || !recipe.pv_keeps_denominator;
+    args.pv_skipped = &cuda->counts->pv_skipped;
+    return args;
+}
+
+} // namespace
+
+sparge_status cuda_attend_plan(sparge_plan *plan)
+{
+    const sparge_problem &problem = plan->problem;
+    const sparge_recipe &recipe = plan->recipe;
+    void *memory;
+    sparge_status status = cuda_take_host(plan, sizeof(attend_state), &memory);
+    if (status != SPARGE_OK)
+        return status;
+    attend_state *state = static_cast<attend_state *>(memory);
+    cuda_plan_of(plan)->attend_state = state;
+    const bool votes = has_votes(recipe, problem.heads_q);
+    /* Dense 16-bit attention has no mask and no scales: its row block is the kernel's choice. */
+    const bool free_rows = recipe.select == SPARGE_SELECT_ALL && recipe.arithmetic == SPARGE_ARITHMETIC_F16 && !votes;
+    const attend_kernel_key key = {recipe.arithmetic, problem.dtype == SPARGE_BF16, problem.head_dim <= 64 ? 64 : 128,
+                                   free_rows ? 128 : recipe.block_q, votes};
+    state->kernel = sm80_attend_kernel(key);
+    if (!state->kernel.function)
+        return sparge_context_fail(plan->context, SPARGE_ERROR_INTERNAL, "no attention kernel for this plan");
+    const int64_t blocks = (problem.seqlen_q + state->kernel.rows - 1) / state->kernel.rows;
+    if (blocks * problem.batch * problem.heads_q > INT32_MAX)
+        return sparge_context_fail(plan->context, SPARGE_ERROR_UNSUPPORTED,
+                                   "batch * heads_q * row blocks = %lld: the cuda backend takes at most 2^31 - 1",
+                                   static_cast<long long>(blocks * problem.batch * problem.heads_q));
+    status = cuda_check(plan->context,
+                        cudaFuncSetAttribute(state->kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                             state->kernel.shared_bytes),
+                        "shared memory of the attention kernel");
+    return status == SPARGE_OK && votes ? take_lambda(plan, state) : status;
+}
+
+sparge_status cuda_attend_run(sparge_plan *plan, const sparge_io *io)
+{
+    const attend_state *state = static_cast<const attend_state *>(cuda_plan_of(plan)->attend_state);
+    const cudaStream_t stream = cuda_context_of(plan->context)->stream;
+    attend_args args = fill_arguments(plan, io, state);
+    if (state->lambda_log2) {
+        sparge_status status = cuda_check(
+            plan->context, cudaMemsetAsync(args.pv_skipped, 0, sizeof *args.pv_skipped, stream), "clearing the counts");
+        if (status != SPARGE_OK)
+            return status;
+    }
+    void *parameters[] = {&args};
+    const dim3 grid(static_cast<unsigned>(args.row_blocks) * static_cast<unsigned>(args.batch * args.heads_q));
+    return cuda_check(plan->context,
+                      cudaLaunchKernel(state->kernel.function, grid, dim3(static_cast<unsigned>(state->kernel.threads)),
+                                       parameters, static_cast<size_t>(state->kernel.shared_bytes), stream),
+                      "launching the attention kernel");
+}

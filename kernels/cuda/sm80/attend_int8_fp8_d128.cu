@@ -1,0 +1,7 @@
+/* See instances.cuh. */
+#include "instances.cuh"
+
+attend_kernel_entry sparge::sm80::entry_int8_fp8_d128(const attend_kernel_key &key)
+{
+    return entry_of<arithmetic::int8_fp8, 128>(key);
+}
