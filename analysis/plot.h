@@ -12,17 +12,17 @@
  * (shaded by member), point type and dashes to the label. */
 typedef struct plot_style {
     const char *label, *method; /* of the row that brought it up */
-    char        colour[8];      /* "#0072b2" */
-    int         point_type, dash_type;
+    char colour[8];             /* "#0072b2" */
+    int point_type, dash_type;
 } plot_style;
 
 typedef struct plot_styles {
     plot_style *style;
-    size_t      count;
+    size_t count;
 } plot_styles;
 
-int               plot_styles_make(plot_styles *styles, const an_rows *rows); /* -1 if out of memory */
-void              plot_styles_release(plot_styles *styles);
+int plot_styles_make(plot_styles *styles, const an_rows *rows); /* -1 if out of memory */
+void plot_styles_release(plot_styles *styles);
 const plot_style *plot_style_of_label(const plot_styles *styles, const char *label);
 const plot_style *plot_style_of_method(const plot_styles *styles, const char *method);
 
@@ -31,38 +31,38 @@ typedef struct plot_point {
 } plot_point;
 
 typedef struct plot_series {
-    const char       *title;
+    const char *title;
     const plot_style *style;
-    plot_point       *point; /* ascending in x */
-    size_t            points;
-    int               joined; /* by a line */
+    plot_point *point; /* ascending in x */
+    size_t points;
+    int joined; /* by a line */
 } plot_series;
 
 typedef enum plot_scale {
     PLOT_RATE = 0, /* linear from 0; logarithmic if the values lie more than a factor of 20 apart */
-    PLOT_SHARE,         /* linear, 0 to 1 */
+    PLOT_SHARE,    /* linear, 0 to 1 */
     PLOT_LOG,
-    PLOT_TOKENS         /* logarithmic, ticks at lengths: 1k, 2k, ... */
+    PLOT_TOKENS /* logarithmic, ticks at lengths: 1k, 2k, ... */
 } plot_scale;
 
 typedef struct plot_axis {
     const char *label; /* with its unit */
-    plot_scale  scale;
+    plot_scale scale;
 } plot_axis;
 
 typedef struct plot_lines {
-    const char        *title;
-    const char        *source; /* a comment in the script: where the data is from */
-    plot_axis          x, y;
+    const char *title;
+    const char *source; /* a comment in the script: where the data is from */
+    plot_axis x, y;
     const plot_series *series;
-    size_t             count;
+    size_t count;
 } plot_lines;
 int plot_write_lines(const plot_lines *lines, FILE *out);
 
 /* Stacked horizontal bars: one bar a label, one part a stage, and the total, which is measured on its own. */
 typedef struct plot_bar {
     const char *label;
-    double      stage[3]; /* prepare, select, attend in ms; 0 where the method has no such stage */
+    double stage[3]; /* prepare, select, attend in ms; 0 where the method has no such stage */
     an_estimate total;
 } plot_bar;
 int plot_write_bars(const char *title, const char *source, const plot_bar *bar, size_t count, FILE *out);
@@ -70,7 +70,7 @@ int plot_write_bars(const char *title, const char *source, const plot_bar *bar, 
 /* Self-similarity by token order: two panels of dots, one row an order. */
 typedef struct plot_order {
     const char *name;
-    double      sim_q, sim_k, sparsity, rel_l1; /* NAN = not known */
+    double sim_q, sim_k, sparsity, rel_l1; /* NAN = not known */
 } plot_order;
 int plot_write_orders(const char *title, const char *source, const plot_order *order, size_t count, FILE *out);
 

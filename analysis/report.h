@@ -17,8 +17,8 @@ typedef enum an_report_status {
 } an_report_status;
 
 typedef struct an_report_options {
-    const char *title;      /* NULL: from the store */
-    const char *gnuplot;    /* program; NULL: "gnuplot" on PATH */
+    const char *title;   /* NULL: from the store */
+    const char *gnuplot; /* program; NULL: "gnuplot" on PATH */
 } an_report_options;
 
 /* `out` is created if missing. error_text[512] gets one line on failure. */

@@ -25,54 +25,56 @@ typedef enum family_field {
 
 /* The rows that may share one figure: one workload and one problem at different sequence lengths. */
 typedef struct report_family {
-    const char    *field[FAMILY_FIELDS];
-    const char    *title; /* "mochi, 24 heads, D 128, bf16, not causal" */
-    const char    *slug;  /* for file names; "" if the report has one family only */
-    const an_row **row;   /* every outcome, in the order of the store */
-    size_t         rows;
+    const char *field[FAMILY_FIELDS];
+    const char *title;  /* "mochi, 24 heads, D 128, bf16, not causal" */
+    const char *slug;   /* for file names; "" if the report has one family only */
+    const an_row **row; /* every outcome, in the order of the store */
+    size_t rows;
 } report_family;
 
 typedef struct report_figure {
     const report_family *family; /* NULL: not of a family (self-similarity) */
-    const char          *heading;
-    const char          *name; /* file name without its ending; NULL: there was nothing to draw */
-    const char          *text; /* the caption, or why there is no figure */
-    int                  drawn;
+    const char *heading;
+    const char *name; /* file name without its ending; NULL: there was nothing to draw */
+    const char *text; /* the caption, or why there is no figure */
+    int drawn;
 } report_figure;
 
 typedef struct report {
-    const char    *database, *title, *gnuplot;
-    const char    *out;
-    an_rows        rows;
+    const char *database, *title, *gnuplot;
+    const char *out;
+    an_rows rows;
     report_family *family;
-    size_t         families;
-    plot_styles    styles;
+    size_t families;
+    plot_styles styles;
     report_figure *figure;
-    size_t         figures, figure_capacity;
-    an_table      *similarity; /* NULL if the store has none */
-    int            gnuplot_missing;
-    const char    *no_pictures; /* the first reason why a figure was not drawn, or NULL */
+    size_t figures, figure_capacity;
+    an_table *similarity; /* NULL if the store has none */
+    int gnuplot_missing;
+    const char *no_pictures; /* the first reason why a figure was not drawn, or NULL */
     struct report_string *strings;
     an_report_status status; /* the first failure, with its line in error */
-    char          *error;
-    size_t         error_size;
+    char *error;
+    size_t error_size;
 } report;
 
 /* A formatted string that lives as long as the report. "" after noting the failure if there is no memory. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 2, 3)))
 #endif
-const char *report_text(report *r, const char *format, ...);
+const char *
+report_text(report *r, const char *format, ...);
 /* Notes the first failure and returns it. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif
-an_report_status report_fail(report *r, an_report_status status, const char *format, ...);
+an_report_status
+report_fail(report *r, an_report_status status, const char *format, ...);
 an_report_status report_no_memory(report *r);
 
 /* report_families.c */
 an_report_status report_make_families(report *r);
-int              report_is_measured(const an_row *row); /* done, with samples */
+int report_is_measured(const an_row *row); /* done, with samples */
 
 /* report_figures.c, report_similarity.c: write the .gp files and fill r->figure. */
 an_report_status report_make_figures(report *r);
@@ -81,11 +83,11 @@ an_report_status report_add_figure(report *r, const report_figure *figure);
 
 /* report_page.c */
 an_report_status report_write_page(report *r);
-an_table        *report_unmeasured_table(const report *r);
+an_table *report_unmeasured_table(const report *r);
 
 /* report_files.c. A file appears under its name only when it is whole. */
 typedef struct report_file {
-    FILE       *out;
+    FILE *out;
     const char *path, *temporary;
 } report_file;
 an_report_status report_make_folder(report *r, const char *path);

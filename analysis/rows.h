@@ -7,24 +7,24 @@
 #include "table.h"
 
 typedef struct an_row {
-    rs_row      row;   /* strings owned by the an_rows */
-    char       *label; /* method with the parameters that differ from other rows of the set: "sparge-int8-fp8 tau=0.9" */
+    rs_row row;  /* strings owned by the an_rows */
+    char *label; /* method with the parameters that differ from other rows of the set: "sparge-int8-fp8 tau=0.9" */
     an_estimate total_ms, prepare_ms, select_ms, attend_ms; /* median, 95 % interval; NAN where not measured */
-    double      tops, attend_tops, executed_tops;           /* 10^12/s; design.md 4.1 */
-    double     *total_ns;                                   /* all samples in order */
-    size_t      total_count;
-    size_t      visits;                                     /* that the samples come from */
+    double tops, attend_tops, executed_tops;                /* 10^12/s; design.md 4.1 */
+    double *total_ns;                                       /* all samples in order */
+    size_t total_count;
+    size_t visits; /* that the samples come from */
 } an_row;
 
 typedef struct an_rows {
     an_row *row;
-    size_t  count;
+    size_t count;
     struct an_text *texts; /* the strings of rows read from a store */
 } an_rows;
 
 /* Loads every measurement (all outcomes). With latest != 0 only the newest measurement of each point. */
 rs_status an_rows_load(rs_store *store, int latest, an_rows *rows, rs_error *error);
-void      an_rows_release(an_rows *rows);
+void an_rows_release(an_rows *rows);
 
 /* The two halves of loading, for rows that do not come from a store: the statistics and rates of one row from its
  * samples (in order; copied), and the labels of a whole set. 0, or -1 if out of memory. */

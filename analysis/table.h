@@ -13,10 +13,10 @@ typedef enum an_cell_type { AN_TEXT = 0, AN_NUMBER } an_cell_type;
 
 typedef struct an_table an_table;
 an_table *an_table_create(void); /* NULL if out of memory */
-void      an_table_destroy(an_table *table);
+void an_table_destroy(an_table *table);
 /* Columns first, then rows cell by cell. A failed allocation is remembered and makes an_table_write fail. */
 void an_table_column(an_table *table, const char *name, an_cell_type type);
-void an_table_text(an_table *table, const char *value);               /* NULL = missing (null in JSON, empty elsewhere) */
+void an_table_text(an_table *table, const char *value); /* NULL = missing (null in JSON, empty elsewhere) */
 void an_table_integer(an_table *table, int64_t value);
 void an_table_number(an_table *table, double value, const char *format); /* NAN = missing; format for text, e.g. "%.3f";
                                                                             JSON and CSV get %.17g's shortest round trip */

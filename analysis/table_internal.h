@@ -8,22 +8,22 @@ typedef enum cell_kind { CELL_MISSING = 0, CELL_STRING, CELL_INTEGER, CELL_REAL 
 
 typedef struct table_cell {
     cell_kind kind;
-    char     *text;   /* CELL_STRING: the value; CELL_REAL: formatted for people */
-    int64_t   integer;
-    double    real;
+    char *text; /* CELL_STRING: the value; CELL_REAL: formatted for people */
+    int64_t integer;
+    double real;
 } table_cell;
 
 typedef struct table_column {
-    char        *name;
+    char *name;
     an_cell_type type;
 } table_column;
 
 struct an_table {
     table_column *column;
-    size_t        columns, column_capacity;
-    table_cell   *cell; /* row by row; the last row may be unfinished */
-    size_t        cells, cell_capacity;
-    int           failed; /* an allocation failed: the table is not whole */
+    size_t columns, column_capacity;
+    table_cell *cell; /* row by row; the last row may be unfinished */
+    size_t cells, cell_capacity;
+    int failed; /* an allocation failed: the table is not whole */
 };
 
 enum { NUMBER_TEXT = 40 };

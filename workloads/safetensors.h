@@ -20,22 +20,22 @@ enum { ST_MAX_RANK = 8 };
 
 typedef struct st_tensor {
     const char *name;
-    char        dtype[16]; /* as stored: "F16", "BF16", "F32", "F64", "I8", "I32", "I64", "U8", "BOOL", "F8_E4M3", ... */
-    int         rank;
-    int64_t     shape[ST_MAX_RANK];
-    const void *data;  /* any alignment */
-    size_t      bytes; /* exactly what dtype and shape need */
+    char dtype[16]; /* as stored: "F16", "BF16", "F32", "F64", "I8", "I32", "I64", "U8", "BOOL", "F8_E4M3", ... */
+    int rank;
+    int64_t shape[ST_MAX_RANK];
+    const void *data; /* any alignment */
+    size_t bytes;     /* exactly what dtype and shape need */
 } st_tensor;
 
 /* On failure *file is NULL. */
 sparge_status st_open(const char *path, st_file **file, sparge_error *error);
 /* The same on bytes in memory that outlive *file; `name` stands for the path in messages (fuzzing, tests). */
 sparge_status st_open_memory(const void *bytes, size_t size, const char *name, st_file **file, sparge_error *error);
-void          st_close(st_file *file); /* NULL is fine */
+void st_close(st_file *file); /* NULL is fine */
 
-size_t           st_count(const st_file *file);
-const st_tensor *st_at(const st_file *file, size_t index); /* by ascending offset; NULL past the end */
+size_t st_count(const st_file *file);
+const st_tensor *st_at(const st_file *file, size_t index);       /* by ascending offset; NULL past the end */
 const st_tensor *st_find(const st_file *file, const char *name); /* NULL if absent */
-const char      *st_metadata(const st_file *file, const char *key); /* __metadata__ value, NULL if absent */
+const char *st_metadata(const st_file *file, const char *key);   /* __metadata__ value, NULL if absent */
 
 #endif

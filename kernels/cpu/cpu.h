@@ -13,15 +13,15 @@
 
 /* What prepare leaves behind. Pointers are NULL where the recipe does not need them. nq = ceil(Lq / BQ) and so on. */
 typedef struct cpu_prepared {
-    sparge_tensor q, k, v; /* what select and attend read: the caller's tensors, or permuted copies (sta) */
-    float   *k_mean;   /* [B][Hkv][D]; rounded to the input's 16-bit type in parity mode */
-    int8_t  *q8, *k8;  /* [B][H][L][D], dense */
-    float   *q_scale;  /* [B][Hq][nq]: one per BQ rows (SPARGE_SCALES_BLOCK; others see prepare/quantise.h) */
-    float   *k_scale;  /* [B][Hkv][nk] */
-    uint8_t *v8;       /* e4m3 [B][Hkv][Lk][D] */
-    float   *v_scale;  /* [B][Hkv][D] */
-    float   *q_pool, *k_pool; /* block means [B][H][n][D]; K after subtracting k_mean */
-    float   *q_sim, *k_sim;   /* mean cosine of each block [B][H][n] */
+    sparge_tensor q, k, v;  /* what select and attend read: the caller's tensors, or permuted copies (sta) */
+    float *k_mean;          /* [B][Hkv][D]; rounded to the input's 16-bit type in parity mode */
+    int8_t *q8, *k8;        /* [B][H][L][D], dense */
+    float *q_scale;         /* [B][Hq][nq]: one per BQ rows (SPARGE_SCALES_BLOCK; others see prepare/quantise.h) */
+    float *k_scale;         /* [B][Hkv][nk] */
+    uint8_t *v8;            /* e4m3 [B][Hkv][Lk][D] */
+    float *v_scale;         /* [B][Hkv][D] */
+    float *q_pool, *k_pool; /* block means [B][H][n][D]; K after subtracting k_mean */
+    float *q_sim, *k_sim;   /* mean cosine of each block [B][H][n] */
 } cpu_prepared;
 
 /* A row block: consecutive queries of one head that compute the same keys, except for each row's own visibility.
@@ -42,11 +42,11 @@ typedef struct cpu_segment {
 
 typedef struct cpu_worklist {
     cpu_row_block *row_block;
-    int64_t        row_blocks;
-    cpu_segment   *segment;
-    int64_t        segments, segment_capacity;
-    int32_t       *column;
-    int64_t        columns, column_capacity;
+    int64_t row_blocks;
+    cpu_segment *segment;
+    int64_t segments, segment_capacity;
+    int32_t *column;
+    int64_t columns, column_capacity;
     /* Per-element rule on top of the lists: query i keeps key j iff j < end(i) and
      * (j < sink or i >= dense_from or i + begin_offset <= j < i + end_offset).
      * No rule: begin_offset = INT64_MIN, end_offset = INT64_MAX (test for these values before adding), sink = 0,
@@ -55,20 +55,23 @@ typedef struct cpu_worklist {
 } cpu_worklist;
 
 typedef struct cpu_plan {
-    cpu_prepared      prepared;
-    cpu_worklist      work;
-    sparge_block_mask mask;      /* of the last select; value NULL for token-granular selections */
-    int64_t          *permuted;  /* sta: position -> row-major token, [Lq]; NULL otherwise */
-    sparge_stats      stats;     /* counts; select sets visible, qk and extra, attend pv_skipped and executed_ops */
-    void             *scratch;   /* select's workspace */
-    size_t            scratch_bytes;
-    double           *mean_sum;  /* prepare's partial sums of K's mean and partial maxima of V */
-    float            *v_max;
-    struct cpu_attend *attend;   /* attend's tables and per-thread workspace (attend/attend.h) */
-    void             *memory;    /* list of the allocations of cpu_take */
+    cpu_prepared prepared;
+    cpu_worklist work;
+    sparge_block_mask mask; /* of the last select; value NULL for token-granular selections */
+    int64_t *permuted;      /* sta: position -> row-major token, [Lq]; NULL otherwise */
+    sparge_stats stats;     /* counts; select sets visible, qk and extra, attend pv_skipped and executed_ops */
+    void *scratch;          /* select's workspace */
+    size_t scratch_bytes;
+    double *mean_sum; /* prepare's partial sums of K's mean and partial maxima of V */
+    float *v_max;
+    struct cpu_attend *attend; /* attend's tables and per-thread workspace (attend/attend.h) */
+    void *memory;              /* list of the allocations of cpu_take */
 } cpu_plan;
 
-static inline cpu_plan *cpu_plan_of(const sparge_plan *plan) { return (cpu_plan *)plan->state; }
+static inline cpu_plan *cpu_plan_of(const sparge_plan *plan)
+{
+    return (cpu_plan *)plan->state;
+}
 
 /* Threads of this context. */
 int cpu_threads(const sparge_context *context);

@@ -6,19 +6,19 @@
 
 typedef struct synthetic_point {
     const char *workload, *order, *method, *parameters, *causal;
-    int64_t     heads_q, heads_kv, seqlen;
-    double      ms;       /* median of the total; 0 = no samples */
-    double      stage[3]; /* shares of it; all 0 = the stages were not timed */
-    double      sparsity, rel_l1;
-    int         samples;
-    rs_outcome  outcome;
+    int64_t heads_q, heads_kv, seqlen;
+    double ms;       /* median of the total; 0 = no samples */
+    double stage[3]; /* shares of it; all 0 = the stages were not timed */
+    double sparsity, rel_l1;
+    int samples;
+    rs_outcome outcome;
     const char *reason;
 } synthetic_point;
 
 /* An empty store with one run begun; asserts that everything works, as the others do. */
 rs_store *synthetic_open(const char *path, int64_t *run_id);
-int64_t   synthetic_begin_run(rs_store *store);
-void      synthetic_add(rs_store *store, int64_t run_id, const synthetic_point *point);
+int64_t synthetic_begin_run(rs_store *store);
+void synthetic_add(rs_store *store, int64_t run_id, const synthetic_point *point);
 /* Ends the run and closes the store. */
 void synthetic_close(rs_store *store, int64_t run_id);
 

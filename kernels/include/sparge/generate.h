@@ -27,10 +27,10 @@ typedef struct sparge_generator {
     int32_t heads_q, heads_kv; /* the heads of one group share their field */
     sparge_grid grid;          /* t = h = w = 0: a plain sequence */
     /* The rest is read by SPARGE_GENERATE_STRUCTURED only. */
-    float correlation;    /* 0..1: share of variance that comes from the smooth field, rest is independent noise */
-    float scale_length;   /* distance between the field's anchors: tokens, or grid cells per axis; >= 1 */
-    float sharpness;      /* factor on Q: larger makes the softmax more peaked; > 0 */
-    float query_offset;   /* size of a direction that all queries of a KV group share, which makes them alike in any token
+    float correlation;  /* 0..1: share of variance that comes from the smooth field, rest is independent noise */
+    float scale_length; /* distance between the field's anchors: tokens, or grid cells per axis; >= 1 */
+    float sharpness;    /* factor on Q: larger makes the softmax more peaked; > 0 */
+    float query_offset; /* size of a direction that all queries of a KV group share, which makes them alike in any token
                              order; >= 0 */
     float channel_offset; /* size of a constant per-channel offset of K (what K smoothing removes); >= 0 */
     float sink_strength;  /* extra score of the first sink_tokens keys for an average query, in nats at the scale
