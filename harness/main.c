@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "commands.h"
+#include "command/commands.h"
 #include "help/help.h"
 #include "sparge/sparge.h"
 #include "suggest.h"

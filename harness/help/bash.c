@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "commands.h"
+#include "command/commands.h"
 
 static const char beginning[] =
     "# bash completion for sparge-bench, made by \"sparge-bench manual bash\"\n"

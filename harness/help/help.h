@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "options.h"
+#include "cli/options.h"
 
 /* Columns for text on `out`: COLUMNS if it is set, else the terminal's width, else 80; at most 100, at least 40. */
 int sb_help_width(FILE *out);

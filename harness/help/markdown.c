@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "commands.h"
+#include "command/commands.h"
 
 /* Text of a table cell: on one line, with the characters escaped that Markdown would take for markup. */
 static void put_cell(const char *text, FILE *out)

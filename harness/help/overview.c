@@ -1,7 +1,7 @@
 /* `sparge-bench --help`, and the facts about the whole program that help, man page and docs share. */
 #include "help/help.h"
 
-#include "commands.h"
+#include "command/commands.h"
 
 const char *const sb_help_introduction =
     "Measures SpargeAttn and the attentions it is compared with: how fast each is at which sequence length, sparsity "

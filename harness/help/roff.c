@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "commands.h"
+#include "command/commands.h"
 #include "sparge/sparge.h"
 
 /* One line of text: backslashes and hyphens as such, no request at its beginning. */

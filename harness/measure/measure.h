@@ -2,13 +2,13 @@
  *
  * A session belongs to one context and keeps what consecutive points share: events, and the inputs and the exact
  * reference of their workload. */
-#ifndef MEASURE_MEASURE_H
-#define MEASURE_MEASURE_H
+#ifndef HARNESS_MEASURE_H
+#define HARNESS_MEASURE_H
 
 #include "measure/reference.h"
 #include "measure/schedule.h"
 #include "measure/visit.h"
-#include "points.h"
+#include "plan/points.h"
 
 typedef struct sb_measure_options {
     sb_schedule schedule;

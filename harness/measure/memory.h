@@ -1,6 +1,6 @@
 /* Memory that a point may take: asked for before it is allocated, so that a sweep is never ended by the kernel. */
-#ifndef MEASURE_MEMORY_H
-#define MEASURE_MEMORY_H
+#ifndef HARNESS_MEMORY_H
+#define HARNESS_MEMORY_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,9 +1,9 @@
 /* The exact output that an output is compared with: float64 attention of all rows, or of a sample of them. */
-#ifndef MEASURE_REFERENCE_H
-#define MEASURE_REFERENCE_H
+#ifndef HARNESS_REFERENCE_H
+#define HARNESS_REFERENCE_H
 
-#include "errors.h"
-#include "inputs.h"
+#include "measure/errors.h"
+#include "measure/inputs.h"
 
 typedef struct sb_reference {
     int64_t *row; /* query rows compared, ascending, the same for every head */

@@ -2,8 +2,8 @@
  *
  * Visits alternate: position 0, 2, 4, ... are "total", 1, 3, 5, ... "stages"; two of them are a pair. A point is complete
  * after `visits` pairs if that is given, else after at least 3 pairs that sum to min_time, and at most 20. */
-#ifndef MEASURE_SCHEDULE_H
-#define MEASURE_SCHEDULE_H
+#ifndef HARNESS_SCHEDULE_H
+#define HARNESS_SCHEDULE_H
 
 #include <stdint.h>
 

@@ -2,8 +2,8 @@
  *
  * A "total" visit has one pair of events around all stages of each launch, a "stages" visit one pair around each stage.
  * All events are recorded before the first is read, so that reading never stands between two launches of a device. */
-#ifndef MEASURE_VISIT_H
-#define MEASURE_VISIT_H
+#ifndef HARNESS_VISIT_H
+#define HARNESS_VISIT_H
 
 #include "sparge/sparge.h"
 #include "store.h"

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "cossim.h"
+#include "measure/cossim.h"
 
 static uint32_t next(uint32_t *state)
 {

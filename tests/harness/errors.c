@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "errors.h"
+#include "measure/errors.h"
 
 static double uniform(uint64_t *seed)
 {

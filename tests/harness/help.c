@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands.h"
+#include "command/commands.h"
 #include "help/help.h"
 
 /* What `text` becomes; to be freed. */

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "ledger.h"
 #include "measure/measure.h"
+#include "plan/ledger.h"
 
 static char path[] = "/tmp/sb_ledger_XXXXXX";
 static rs_store *store;

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "commands.h"
+#include "command/commands.h"
 #include "measure/measure.h"
 #include "point_arguments.h"
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "options.h"
+#include "cli/options.h"
 #include "suggest.h"
 
 static const sb_option shared[] = {

@@ -2,7 +2,7 @@
 #ifndef TESTS_HARNESS_POINT_ARGUMENTS_H
 #define TESTS_HARNESS_POINT_ARGUMENTS_H
 
-#include "options.h"
+#include "cli/options.h"
 
 /* Parses a command line that a POSIX shell would split the same way (blanks, single quotes, backslashes outside them).
  * The words live until release_arguments. Fails the test if the command's table refuses it. */

@@ -9,10 +9,10 @@
 
 #include <cmocka.h>
 
-#include "commands.h"
+#include "command/commands.h"
+#include "plan/points.h"
+#include "plan/record.h"
 #include "point_arguments.h"
-#include "points.h"
-#include "record.h"
 
 static const sparge_device_info device = {.backend = "cpu", .name = "test", .units = 2};
 

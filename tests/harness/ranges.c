@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "ranges.h"
+#include "cli/ranges.h"
 
 typedef struct integer_case {
     const char *text;

@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
+#include "cli/progress.h"
 #include "measure/memory.h"
 #include "measure/schedule.h"
-#include "progress.h"
 
 static const int64_t ms = 1000000;
 

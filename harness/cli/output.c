@@ -1,0 +1,59 @@
+/* Output of tables. Standard output is only flushed here; main() reports what could not be written to it. */
+#include "cli/output.h"
+
+#include <errno.h>
+#include <string.h>
+
+static int is_stdout(const char *path)
+{
+    return !path || strcmp(path, "-") == 0;
+}
+
+int sb_output_format(const sb_arguments *arguments, an_format *format)
+{
+    const char *name = sb_argument(arguments, "format");
+    if (!name || !an_format_parse(name, format))
+        return sb_fail(SB_EXIT_USAGE, "--format '%s' is none of table, md, csv, json, jsonl", name ? name : "");
+    return SB_EXIT_OK;
+}
+
+FILE *sb_output_open(const char *path)
+{
+    if (is_stdout(path))
+        return stdout;
+    FILE *out = fopen(path, "w");
+    if (!out)
+        sb_fail(SB_EXIT_ENVIRONMENT, "cannot write '%s': %s", path, strerror(errno));
+    return out;
+}
+
+int sb_output_close(FILE *out, const char *path)
+{
+    if (is_stdout(path))
+        return SB_EXIT_OK;
+    int failed = ferror(out);
+    errno = 0;
+    if (fclose(out) != 0 || failed)
+        return sb_fail(SB_EXIT_ENVIRONMENT, "cannot write '%s': %s", path,
+                       errno ? strerror(errno) : "an earlier write failed");
+    return SB_EXIT_OK;
+}
+
+int sb_output_table(const sb_arguments *arguments, const an_table *table, const char *path)
+{
+    an_format format;
+    int code = sb_output_format(arguments, &format);
+    if (code != SB_EXIT_OK)
+        return code;
+    if (!table)
+        return sb_fail(SB_EXIT_ENVIRONMENT, "out of memory for the table");
+    FILE *out = sb_output_open(path);
+    if (!out)
+        return SB_EXIT_ENVIRONMENT;
+    int written = an_table_write(table, format, out);
+    int failed = ferror(out);
+    code = sb_output_close(out, path);
+    if (code == SB_EXIT_OK && written != 0 && !failed)
+        return sb_fail(SB_EXIT_ENVIRONMENT, "out of memory for the table");
+    return code;
+}

@@ -1,0 +1,120 @@
+/* Provenance from the build's header, /proc, /etc/os-release and uname. */
+#include "measure/provenance.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+
+#include "sb_build_info.h"
+#include "sha256.h"
+
+/* The text after "key" and its separator in the first line that begins so, without quotes. 0 if there is none. */
+static int read_key(const char *path, const char *key, char separator, char *value, size_t size)
+{
+    char line[512];
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return 0;
+    size_t length = strlen(key);
+    int found = 0;
+    while (!found && fgets(line, sizeof line, file)) {
+        const char *begin = strchr(line, separator);
+        if (strncmp(line, key, length) != 0 || !begin)
+            continue;
+        begin += 1 + strspn(begin + 1, " \t\"");
+        size_t end = strcspn(begin, "\"\n");
+        snprintf(value, size, "%.*s", (int)end, begin);
+        found = 1;
+    }
+    fclose(file);
+    return found;
+}
+
+static void hash_program(char hex[SB_SHA256_HEX_SIZE])
+{
+    unsigned char bytes[65536];
+    sb_sha256 hash;
+    hex[0] = '\0';
+    FILE *file = fopen("/proc/self/exe", "rb");
+    if (!file)
+        return;
+    sb_sha256_begin(&hash);
+    for (size_t n; (n = fread(bytes, 1, sizeof bytes, file)) > 0;)
+        sb_sha256_update(&hash, bytes, n);
+    if (!ferror(file))
+        sb_sha256_end(&hash, hex);
+    fclose(file);
+}
+
+static void describe_system(sb_provenance *provenance)
+{
+    char name[128];
+    struct utsname system;
+    if (uname(&system) != 0)
+        return;
+    snprintf(provenance->host, sizeof provenance->host, "%s", system.nodename);
+    int known = read_key("/etc/os-release", "PRETTY_NAME", '=', name, sizeof name);
+    snprintf(provenance->os, sizeof provenance->os, "%s%s%.32s %.64s %.32s", known ? name : "", known ? ", " : "",
+             system.sysname, system.release, system.machine);
+}
+
+static void stamp(char text[48])
+{
+    struct timespec now;
+    struct tm utc;
+    char seconds[24];
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (!gmtime_r(&now.tv_sec, &utc))
+        return;
+    strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &utc);
+    snprintf(text, 48, "%s.%03ldZ", seconds, now.tv_nsec / 1000000);
+}
+
+void sb_provenance_gather(sb_provenance *provenance)
+{
+    memset(provenance, 0, sizeof *provenance);
+    provenance->version = sparge_version();
+    provenance->git_sha = SB_BUILD_GIT_SHA;
+    provenance->git_dirty = SB_BUILD_GIT_DIRTY;
+    provenance->build_type = SB_BUILD_TYPE;
+    provenance->compiler = SB_BUILD_COMPILER;
+    provenance->compiler_flags = SB_BUILD_FLAGS;
+    hash_program(provenance->binary_sha256);
+    describe_system(provenance);
+    if (!read_key("/proc/cpuinfo", "model name", ':', provenance->cpu_model, sizeof provenance->cpu_model))
+        provenance->cpu_model[0] = '\0';
+    stamp(provenance->started_utc);
+}
+
+static const char *known(const char *text)
+{
+    return text[0] != '\0' ? text : NULL;
+}
+
+rs_run sb_provenance_run(const sb_provenance *provenance, const sparge_device_info *device)
+{
+    int on_host = strcmp(device->backend, "cuda") != 0;
+    return (rs_run){
+        .started_utc = known(provenance->started_utc),
+        .status = "running",
+        .program_version = provenance->version,
+        .git_sha = known(provenance->git_sha),
+        .git_dirty = provenance->git_dirty,
+        .build_type = known(provenance->build_type),
+        .compiler = known(provenance->compiler),
+        .compiler_flags = known(provenance->compiler_flags),
+        .binary_sha256 = known(provenance->binary_sha256),
+        .backend = device->backend,
+        .device_name = device->name,
+        .device_uuid = known(device->uuid),
+        .device_arch = known(device->arch),
+        .device_units = device->units,
+        .device_memory_bytes = device->memory_bytes > INT64_MAX ? -1 : (int64_t)device->memory_bytes,
+        .host = known(provenance->host),
+        .os = known(provenance->os),
+        .cpu_model = known(provenance->cpu_model),
+        .cpu_threads = on_host ? device->units : -1,
+    };
+}
