@@ -1,8 +1,9 @@
 /* Argument checks of the public functions. */
 #include "checks.h"
 
-#include <math.h>
 #include <stdlib.h>
+
+#include "generate/model.h"
 
 static sparge_status invalid(sparge_error *error, const char *name, const char *what)
 {
@@ -47,6 +48,19 @@ sparge_status sparge_check_qkv(const sparge_problem *problem, const sparge_tenso
     return status;
 }
 
+/* A tensor whose own dtype and shape rule: present, of floating-point values that are copied or made, not empty. */
+static sparge_status check_values(const char *name, const sparge_tensor *tensor, sparge_error *error)
+{
+    if (!tensor || !tensor->data)
+        return invalid(error, name, "data is NULL");
+    if (tensor->dtype != SPARGE_F16 && tensor->dtype != SPARGE_BF16 && tensor->dtype != SPARGE_F32)
+        return invalid(error, name, "dtype must be f16, bf16 or f32");
+    for (int axis = 0; axis < 4; axis++)
+        if (tensor->shape[axis] < 1)
+            return invalid(error, name, "every axis must be >= 1");
+    return SPARGE_OK;
+}
+
 static int densely_packed(const sparge_tensor *tensor)
 {
     return tensor->stride[3] == 1 && tensor->stride[2] == tensor->shape[3] &&
@@ -54,7 +68,7 @@ static int densely_packed(const sparge_tensor *tensor)
            tensor->stride[0] == tensor->shape[1] * tensor->stride[1];
 }
 
-static sparge_status check_share(sparge_error *error, const char *name, float value, float max)
+static sparge_status check_range(sparge_error *error, const char *name, float value, float max)
 {
     if (value >= 0 && value <= max)
         return SPARGE_OK;
@@ -64,10 +78,11 @@ static sparge_status check_share(sparge_error *error, const char *name, float va
 
 static sparge_status check_structured(const sparge_generator *generator, sparge_error *error)
 {
-    if (check_share(error, "correlation", generator->correlation, 1) != SPARGE_OK ||
-        check_share(error, "head_spread", generator->head_spread, 1) != SPARGE_OK ||
-        check_share(error, "channel_offset", generator->channel_offset, 1e4f) != SPARGE_OK ||
-        check_share(error, "sink_strength", generator->sink_strength, 1e4f) != SPARGE_OK)
+    if (check_range(error, "correlation", generator->correlation, 1) != SPARGE_OK ||
+        check_range(error, "head_spread", generator->head_spread, 1) != SPARGE_OK ||
+        check_range(error, "query_offset", generator->query_offset, 1e4f) != SPARGE_OK ||
+        check_range(error, "channel_offset", generator->channel_offset, 1e4f) != SPARGE_OK ||
+        check_range(error, "sink_strength", generator->sink_strength, 1e4f) != SPARGE_OK)
         return SPARGE_ERROR_INVALID_ARGUMENT;
     if (!(generator->scale_length >= 1 && generator->scale_length <= 1e9f))
         return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "generator.scale_length = %g: must be in 1..1e9",
@@ -78,6 +93,9 @@ static sparge_status check_structured(const sparge_generator *generator, sparge_
     if (generator->sink_tokens < 0)
         return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "generator.sink_tokens = %d: must be >= 0",
                            generator->sink_tokens);
+    if (generator->sink_strength > 0 && generator->query_offset == 0)
+        return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "generator.sink_strength = %g: needs query_offset > 0",
+                           (double)generator->sink_strength);
     return SPARGE_OK;
 }
 
@@ -86,13 +104,16 @@ sparge_status sparge_check_generate(const sparge_generator *generator, sparge_te
 {
     if (!generator)
         return invalid(error, "generator", "is NULL");
-    if (!tensor || !tensor->data)
-        return invalid(error, "tensor", "data is NULL");
-    if (tensor->dtype != SPARGE_F16 && tensor->dtype != SPARGE_BF16 && tensor->dtype != SPARGE_F32)
-        return invalid(error, "tensor", "dtype must be f16, bf16 or f32");
-    for (int axis = 0; axis < 4; axis++)
-        if (tensor->shape[axis] < 1)
-            return invalid(error, "tensor", "every axis must be >= 1");
+    sparge_status status = check_values("tensor", tensor, error);
+    if (status != SPARGE_OK)
+        return status;
+    if (tensor->shape[0] > GENERATE_MAX_BATCH || tensor->shape[1] > GENERATE_MAX_HEADS)
+        return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT,
+                           "tensor: batch %lld with %lld heads, the limit of each is %d", (long long)tensor->shape[0],
+                           (long long)tensor->shape[1], GENERATE_MAX_HEADS);
+    if (tensor->shape[3] > SPARGE_MAX_HEAD_DIM)
+        return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "tensor: %lld channels, the limit is %d",
+                           (long long)tensor->shape[3], SPARGE_MAX_HEAD_DIM);
     if (!densely_packed(tensor))
         return invalid(error, "tensor", "must be densely packed HND");
     if (generator->heads_q < 1 || generator->heads_kv < 1 || generator->heads_q % generator->heads_kv != 0)
@@ -131,14 +152,13 @@ sparge_status sparge_check_generate(const sparge_generator *generator, sparge_te
 sparge_status sparge_check_permute(const sparge_tensor *from, const sparge_tensor *to, const int64_t *source,
                                    sparge_error *error)
 {
-    if (!from || !from->data)
-        return invalid(error, "from", "data is NULL");
+    sparge_status status = check_values("from", from, error);
+    if (status != SPARGE_OK)
+        return status;
     if (!source)
         return invalid(error, "source", "is NULL");
-    if (from->dtype != SPARGE_F16 && from->dtype != SPARGE_BF16 && from->dtype != SPARGE_F32)
-        return invalid(error, "from", "dtype must be f16, bf16 or f32");
     const int64_t *s = from->shape;
-    sparge_status status = sparge_check_tensor("from", from, from->dtype, s[0], s[1], s[2], s[3], error);
+    status = sparge_check_tensor("from", from, from->dtype, s[0], s[1], s[2], s[3], error);
     if (status == SPARGE_OK)
         status = sparge_check_tensor("to", to, from->dtype, s[0], s[1], s[2], s[3], error);
     if (status != SPARGE_OK)

@@ -1,5 +1,5 @@
 /* Argument checks shared by context.c and plan.c (internal). Each returns SPARGE_OK or INVALID_ARGUMENT with a line that
- * names the argument. */
+ * names the argument; sparge_check_permute, which notes the tokens it has seen, also OUT_OF_MEMORY. */
 #ifndef SPARGE_CHECKS_H
 #define SPARGE_CHECKS_H
 

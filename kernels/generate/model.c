@@ -21,26 +21,6 @@ void generate_uniform_row(uint64_t seed, generate_stream stream, int64_t batch, 
     }
 }
 
-sparge_status generate_check_model(const sparge_generator *generator, const sparge_tensor *tensor, sparge_error *error)
-{
-    if (tensor->shape[0] > GENERATE_MAX_BATCH || tensor->shape[1] > GENERATE_MAX_HEADS)
-        return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT,
-                           "tensor: batch %lld with %lld heads, the limit of each is %d", (long long)tensor->shape[0],
-                           (long long)tensor->shape[1], GENERATE_MAX_HEADS);
-    if (tensor->shape[3] > SPARGE_MAX_HEAD_DIM)
-        return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "tensor: %lld channels, the limit is %d",
-                           (long long)tensor->shape[3], SPARGE_MAX_HEAD_DIM);
-    if (generator->kind != SPARGE_GENERATE_STRUCTURED)
-        return SPARGE_OK;
-    if (!(generator->query_offset >= 0 && generator->query_offset <= 1e4f))
-        return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "generator.query_offset = %g: must be in 0..1e4",
-                           (double)generator->query_offset);
-    if (generator->sink_strength > 0 && generator->query_offset == 0)
-        return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "generator.sink_strength = %g: needs query_offset > 0",
-                           (double)generator->sink_strength);
-    return SPARGE_OK;
-}
-
 structured_layout structured_layout_of(const sparge_generator *generator, int64_t tokens)
 {
     const sparge_grid *grid = &generator->grid;

@@ -53,9 +53,6 @@ void generate_normal_row(uint64_t seed, generate_stream stream, int64_t batch, i
 void generate_uniform_row(uint64_t seed, generate_stream stream, int64_t batch, int64_t head, int64_t token,
                           int channels, float *out);
 
-/* What sparge_check_generate leaves to the model: the room of the counter, and parameters that need each other. */
-sparge_status generate_check_model(const sparge_generator *generator, const sparge_tensor *tensor, sparge_error *error);
-
 /* ---- the structured model: a smooth random field, plus independent noise, plus offsets that all rows share ----
  *
  * Each axis of the grid has a field of its own: anchors, random directions of length sqrt(D), at every scale_length-th

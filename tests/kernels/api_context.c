@@ -178,10 +178,13 @@ static void bad_permutations(void **state)
                   y = sparge_tensor_hnd(to, SPARGE_F32, 1, 1, 3, 2);
     sparge_tensor shorter = sparge_tensor_hnd(to, SPARGE_F32, 1, 1, 2, 2);
     sparge_tensor bytes = sparge_tensor_hnd(from, SPARGE_I8, 1, 1, 3, 2);
-    sparge_tensor strided = y;
+    sparge_tensor strided = y, empty = x;
 
     (void)state;
     strided.stride[3] = 2;
+    empty.shape[2] = -3;
+    assert_fails(sparge_permute_tokens(context, &empty, &empty, (const int64_t[]){0, 1, 2}),
+                 SPARGE_ERROR_INVALID_ARGUMENT, sparge_error_string(context), "from: every axis");
     assert_fails(sparge_permute_tokens(context, &x, &y, (const int64_t[]){0, 1, 3}), SPARGE_ERROR_INVALID_ARGUMENT,
                  sparge_error_string(context), "source[2] = 3");
     assert_fails(sparge_permute_tokens(context, &x, &y, (const int64_t[]){0, -1, 2}), SPARGE_ERROR_INVALID_ARGUMENT,

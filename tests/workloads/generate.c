@@ -363,7 +363,7 @@ static void test_refusals(void **state)
     g.sink_strength = 1;
     refuse(&g, &fine, "generator.sink_strength = 1: needs query_offset > 0");
     g.query_offset = -1;
-    refuse(&g, &fine, "generator.query_offset = -1: must be in 0..1e4");
+    refuse(&g, &fine, "generator.query_offset = -1: must be in 0..10000");
     g.query_offset = NAN;
     refuse(&g, &fine, "generator.query_offset = ");
     g.heads_q = g.heads_kv = 70000;

@@ -76,9 +76,6 @@ static sparge_status generate_structured(sparge_context *context, const sparge_g
 sparge_status cpu_generate(sparge_context *context, const sparge_generator *generator, sparge_tensor_role role,
                            const sparge_tensor *tensor)
 {
-    sparge_status status = generate_check_model(generator, tensor, &context->error);
-    if (status != SPARGE_OK)
-        return status;
     if (generator->kind != SPARGE_GENERATE_STRUCTURED || role == SPARGE_ROLE_V) {
         generate_independent(context, generator, role, tensor);
         return SPARGE_OK;

@@ -44,7 +44,8 @@ sparge_status sparge_upload(sparge_context *context, void *memory, const void *h
 sparge_status sparge_download(sparge_context *context, void *host, const void *memory, size_t bytes);
 sparge_status sparge_fill(sparge_context *context, void *memory, int byte, size_t bytes); /* 0xff: NaN in every dtype */
 
-/* Fills a densely packed HND tensor (shape [B,H,L,D], F16, BF16 or F32) with the generator's numbers for `role`. */
+/* Fills a densely packed HND tensor (shape [B,H,L,D], F16, BF16 or F32; B and H at most 65536, D at most
+ * SPARGE_MAX_HEAD_DIM) with the generator's numbers for `role`. */
 sparge_status sparge_generate(sparge_context *context, const sparge_generator *generator, sparge_tensor_role role,
                               const sparge_tensor *tensor);
 

@@ -28,15 +28,15 @@ typedef struct sparge_generator {
     sparge_grid grid;          /* t = h = w = 0: a plain sequence */
     /* The rest is read by SPARGE_GENERATE_STRUCTURED only. */
     float correlation;  /* 0..1: share of variance that comes from the smooth field, rest is independent noise */
-    float scale_length; /* distance between the field's anchors: tokens, or grid cells per axis; >= 1 */
-    float sharpness;    /* factor on Q: larger makes the softmax more peaked; > 0 */
+    float scale_length; /* distance between the field's anchors: tokens, or grid cells per axis; 1..1e9 */
+    float sharpness;    /* factor on Q: larger makes the softmax more peaked; above 0, up to 1e4 */
     float query_offset; /* size of a direction that all queries of a KV group share, which makes them alike in any token
-                             order; >= 0 */
-    float channel_offset; /* size of a constant per-channel offset of K (what K smoothing removes); >= 0 */
+                             order; 0..1e4 */
+    float channel_offset; /* size of a constant per-channel offset of K (what K smoothing removes); 0..1e4 */
     float sink_strength;  /* extra score of the first sink_tokens keys for an average query, in nats at the scale
-                             1/sqrt(head_dim); >= 0, above 0 only with query_offset > 0: else no average query exists */
-    int32_t sink_tokens;
-    float head_spread; /* 0..1: how much correlation and sharpness vary between heads */
+                             1/sqrt(head_dim); 0..1e4, above 0 only with query_offset > 0: else no average query exists */
+    int32_t sink_tokens;  /* >= 0 */
+    float head_spread;    /* 0..1: how much correlation and sharpness vary between heads */
 } sparge_generator;
 
 #ifdef __cplusplus
