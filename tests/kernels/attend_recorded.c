@@ -113,7 +113,7 @@ static errors run(int index, const char *shape, const char *setting, sparge_arit
 static void official_maps_give_official_accuracy(void **state)
 {
     (void)state;
-    for (int index = 0; index < RECORDED_CASES; index++)
+    for (int index = 0; index < UPSTREAM_CASES; index++)
         for (int s = 0; s < 2; s++)
             for (int fp8 = 0; fp8 < 2; fp8++) {
                 const char *shape = fp8 ? "64x128" : "128x64";
@@ -131,5 +131,5 @@ static void official_maps_give_official_accuracy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(official_maps_give_official_accuracy)};
-    return recorded_present() ? cmocka_run_group_tests(tests, NULL, NULL) : RECORDED_SKIP;
+    return upstream_present() ? cmocka_run_group_tests(tests, NULL, NULL) : UPSTREAM_SKIP;
 }

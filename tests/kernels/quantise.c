@@ -26,7 +26,7 @@ static void prepare(attend_case *c, sparge_arithmetic arithmetic, int upstream, 
 static void mean_of_k_is_the_recorded_one(void **state)
 {
     (void)state;
-    for (int i = 0; i < RECORDED_CASES; i++) {
+    for (int i = 0; i < UPSTREAM_CASES; i++) {
         recorded r;
         attend_case c;
         recorded_open(&r, i);
@@ -43,7 +43,7 @@ static void mean_of_k_is_the_recorded_one(void **state)
 static void int8_is_the_recorded_one(void **state)
 {
     (void)state;
-    for (int i = 0; i < RECORDED_CASES; i++)
+    for (int i = 0; i < UPSTREAM_CASES; i++)
         for (int s = 0; s < 2; s++) {
             recorded r;
             attend_case c;
@@ -83,7 +83,7 @@ static int official_code_is_possible(uint8_t official, double scaled)
 static void fp8_is_the_recorded_one(void **state)
 {
     (void)state;
-    for (int i = 0; i < RECORDED_CASES; i++) {
+    for (int i = 0; i < UPSTREAM_CASES; i++) {
         recorded r;
         attend_case c;
         recorded_open(&r, i);
@@ -267,5 +267,5 @@ int main(void)
     const int failed = cmocka_run_group_tests(definitions, NULL, NULL);
     if (failed)
         return failed;
-    return recorded_present() ? cmocka_run_group_tests(recordings, NULL, NULL) : RECORDED_SKIP;
+    return upstream_present() ? cmocka_run_group_tests(recordings, NULL, NULL) : UPSTREAM_SKIP;
 }

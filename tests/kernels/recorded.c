@@ -1,43 +1,24 @@
+/* One recorded case as a case of the attend tests. */
 #include "recorded.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-
-static const char *const names[RECORDED_CASES] = {"ref_n1000_d128_struct_causal", "ref_n1000_d64_struct_full",
-                                                  "ref_n1024_d128_struct_causal", "ref_n1024_d64_struct_full"};
-
-static const char *folder(void)
-{
-    const char *path = getenv("SPARGE_UPSTREAM_DATA");
-    return path ? path : SPARGE_UPSTREAM_DATA;
-}
-
-int recorded_present(void)
-{
-    struct stat info;
-    const int present = stat(folder(), &info) == 0;
-    if (!present)
-        printf("skipped: no recorded data at %s\n", folder());
-    return present;
-}
 
 void recorded_open(recorded *r, int index)
 {
     char path[4096];
     sparge_error error = {0};
-    snprintf(path, sizeof path, "%s/%s.safetensors", folder(), names[index]);
+    upstream_path(index, path, sizeof path);
     if (st_open(path, &r->file, &error) != SPARGE_OK)
         fail_msg("%s", error.text);
-    r->name = names[index];
+    r->name = upstream_cases[index].name;
     const st_tensor *q = st_find(r->file, "q");
     assert_non_null(q);
     assert_int_equal(q->rank, 4);
     r->heads = q->shape[1];
     r->tokens = q->shape[2];
     r->head_dim = q->shape[3];
-    r->causal = strstr(r->name, "causal") != NULL;
+    r->causal = upstream_cases[index].causal;
 }
 
 void recorded_close(recorded *r)

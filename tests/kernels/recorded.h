@@ -1,14 +1,10 @@
-/* The recorded behaviour of the official code: one safetensors file a case (README.md beside the files). */
+/* Recorded cases (upstream.h) as cases of the attend tests. */
 #ifndef TESTS_KERNELS_RECORDED_H
 #define TESTS_KERNELS_RECORDED_H
 
 #include "attend_case.h"
 #include "safetensors.h"
-
-enum { RECORDED_CASES = 4, RECORDED_SKIP = 77 };
-
-/* Is the folder there? Prints where it was looked for if not. */
-int recorded_present(void);
+#include "upstream.h"
 
 typedef struct recorded {
     st_file *file;

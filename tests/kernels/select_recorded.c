@@ -7,19 +7,13 @@
 #include "cpu/cpu.h"
 #include "cpu/prepare/pool.h"
 #include "safetensors.h"
+#include "upstream.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const files[] = {
-    "ref_n1000_d64_struct_full",
-    "ref_n1000_d128_struct_causal",
-    "ref_n1024_d64_struct_full",
-    "ref_n1024_d128_struct_causal",
-};
-enum { FILES = sizeof files / sizeof files[0] };
 static const struct {
     const char *name, *block_q, *block_k;
 } shapes[] = {{"64x128", "64", "128"}, {"128x64", "128", "64"}};
@@ -39,12 +33,6 @@ typedef struct recording {
     void *o;
 } recording;
 
-static const char *data_folder(void)
-{
-    const char *folder = getenv("SPARGE_UPSTREAM_DATA");
-    return folder ? folder : SPARGE_UPSTREAM_DATA;
-}
-
 /* The tensor "what", "shape.what" or "shape.what@setting". */
 static const st_tensor *tensor(const recording *r, const char *shape, const char *what, const char *setting)
 {
@@ -62,11 +50,11 @@ static sparge_tensor view(const st_tensor *t)
                              t->shape[3]);
 }
 
-static void open_recording(recording *r, const char *name)
+static void open_recording(recording *r, int index)
 {
     char path[1024];
     sparge_error error = {0};
-    snprintf(path, sizeof path, "%s/%s.safetensors", data_folder(), name);
+    upstream_path(index, path, sizeof path);
     if (st_open(path, &r->file, &error) != SPARGE_OK)
         fail_msg("%s", error.text);
     const st_tensor *q = tensor(r, "", "q", ""), *k = tensor(r, "", "k", ""), *v = tensor(r, "", "v", "");
@@ -78,7 +66,7 @@ static void open_recording(recording *r, const char *name)
         .seqlen_k = k->shape[2],
         .head_dim = (int32_t)q->shape[3],
         .dtype = SPARGE_F16,
-        .causal = strstr(name, "causal") ? SPARGE_CAUSAL_TOP_LEFT : SPARGE_CAUSAL_NONE,
+        .causal = upstream_cases[index].causal ? SPARGE_CAUSAL_TOP_LEFT : SPARGE_CAUSAL_NONE,
     };
     r->o = calloc(1, q->bytes);
     assert_non_null(r->o);
@@ -139,10 +127,10 @@ static void check_pool(const float *pool, const float *sim, const st_tensor *mea
 static void pools(void **state)
 {
     sparge_context *context = *state;
-    for (size_t f = 0; f < FILES; f++)
+    for (int f = 0; f < UPSTREAM_CASES; f++)
         for (size_t s = 0; s < 2; s++) {
             recording r;
-            open_recording(&r, files[f]);
+            open_recording(&r, f);
             sparge_plan *plan = plan_of(context, &r, s, 0, 1);
             const cpu_prepared *in = &cpu_plan_of(plan)->prepared;
             check_pool(in->q_pool, in->q_sim, tensor(&r, shapes[s].name, "q_mean", ""),
@@ -195,12 +183,12 @@ static void maps(void **state)
 {
     sparge_context *context = *state;
     size_t rows = 0, swapped = 0;
-    for (size_t f = 0; f < FILES; f++)
+    for (int f = 0; f < UPSTREAM_CASES; f++)
         for (size_t s = 0; s < 2; s++)
             for (size_t t = 0; t < sizeof settings / sizeof settings[0]; t++)
                 for (int smooth = 0; smooth < 2; smooth++) {
                     recording r;
-                    open_recording(&r, files[f]);
+                    open_recording(&r, f);
                     const st_tensor *map = tensor(&r, shapes[s].name, smooth ? "map" : "mapraw", settings[t].name);
                     sparge_plan *plan = plan_of(context, &r, s, t, smooth);
                     sparge_block_mask mask;
@@ -222,11 +210,11 @@ static void lists(void **state)
 {
     static const size_t with_lists[] = {0, 3};
     (void)state;
-    for (size_t f = 0; f < FILES; f++)
+    for (int f = 0; f < UPSTREAM_CASES; f++)
         for (size_t s = 0; s < 2; s++)
             for (size_t t = 0; t < 2; t++) {
                 recording r;
-                open_recording(&r, files[f]);
+                open_recording(&r, f);
                 const char *setting = settings[with_lists[t]].name;
                 const st_tensor *map = tensor(&r, shapes[s].name, "map", setting);
                 const st_tensor *lut = tensor(&r, shapes[s].name, "lut", setting);
@@ -267,14 +255,6 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    char path[1024];
-    snprintf(path, sizeof path, "%s/%s.safetensors", data_folder(), files[0]);
-    FILE *probe = fopen(path, "rb");
-    if (!probe) {
-        printf("skipped: no recorded data at %s (SPARGE_UPSTREAM_DATA names the folder)\n", data_folder());
-        return 77;
-    }
-    fclose(probe);
     const struct CMUnitTest tests[] = {cmocka_unit_test(pools), cmocka_unit_test(maps), cmocka_unit_test(lists)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return upstream_present() ? cmocka_run_group_tests(tests, set_up, tear_down) : UPSTREAM_SKIP;
 }

@@ -5,28 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "safetensors.h"
 #include "sparge/tensor.h"
-
-enum { SKIPPED = 77 };
-
-typedef struct recorded {
-    const char *file;
-    int64_t tokens, head_dim;
-} recorded;
-
-static const recorded files[] = {{"ref_n1000_d128_struct_causal", 1000, 128},
-                                 {"ref_n1000_d64_struct_full", 1000, 64},
-                                 {"ref_n1024_d128_struct_causal", 1024, 128},
-                                 {"ref_n1024_d64_struct_full", 1024, 64}};
-
-static const char *folder(void)
-{
-    const char *set = getenv("SPARGE_UPSTREAM_DATA");
-    return set ? set : SPARGE_UPSTREAM_DATA;
-}
+#include "upstream.h"
 
 /* km is the mean of k over the tokens, as the README there says: the bytes are where the header puts them. */
 static void check_mean(const st_tensor *k, const st_tensor *km, int64_t tokens, int64_t head_dim)
@@ -48,9 +30,9 @@ static void check_mean(const st_tensor *k, const st_tensor *km, int64_t tokens, 
 static void test_recorded_files(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+    for (int i = 0; i < UPSTREAM_CASES; i++) {
         char path[1024];
-        snprintf(path, sizeof path, "%s/%s.safetensors", folder(), files[i].file);
+        upstream_path(i, path, sizeof path);
         st_file *file;
         sparge_error error;
         if (st_open(path, &file, &error) != SPARGE_OK)
@@ -62,24 +44,20 @@ static void test_recorded_files(void **state)
             assert_string_equal(tensor->dtype, "F16");
             assert_int_equal(tensor->rank, 4);
             assert_int_equal(tensor->shape[0], 1);
-            assert_int_equal(tensor->shape[2], files[i].tokens);
-            assert_int_equal(tensor->shape[3], files[i].head_dim);
+            assert_int_equal(tensor->shape[2], upstream_cases[i].tokens);
+            assert_int_equal(tensor->shape[3], upstream_cases[i].head_dim);
         }
         assert_non_null(st_metadata(file, "case"));
         assert_null(st_metadata(file, "no such key"));
         const st_tensor *km = st_find(file, "km");
         assert_non_null(km);
-        check_mean(st_find(file, "k"), km, files[i].tokens, files[i].head_dim);
+        check_mean(st_find(file, "k"), km, upstream_cases[i].tokens, upstream_cases[i].head_dim);
         st_close(file);
     }
 }
 
 int main(void)
 {
-    if (access(folder(), R_OK) != 0) {
-        fprintf(stderr, "skipped: no recorded data in %s\n", folder());
-        return SKIPPED;
-    }
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_recorded_files)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return upstream_present() ? cmocka_run_group_tests(tests, NULL, NULL) : UPSTREAM_SKIP;
 }
