@@ -29,6 +29,10 @@ typedef struct sparge_backend {
                              const int64_t *source);
     sparge_status (*synchronize)(sparge_context *context);
 
+    /* NULL for backends that run at once. release also ends a hold that never began. */
+    sparge_status (*hold)(sparge_context *context);
+    sparge_status (*release)(sparge_context *context);
+
     /* event->state is the backend's; event->context is set. */
     sparge_status (*event_create)(sparge_event *event);
     void (*event_destroy)(sparge_event *event);

@@ -157,6 +157,16 @@ sparge_status sparge_synchronize(sparge_context *context)
     return context->backend->synchronize(context);
 }
 
+sparge_status sparge_hold(sparge_context *context)
+{
+    return context->backend->hold ? context->backend->hold(context) : SPARGE_OK;
+}
+
+sparge_status sparge_release(sparge_context *context)
+{
+    return context->backend->release ? context->backend->release(context) : SPARGE_OK;
+}
+
 sparge_status sparge_generate(sparge_context *context, const sparge_generator *generator, sparge_tensor_role role,
                               const sparge_tensor *tensor)
 {

@@ -18,7 +18,8 @@ typedef struct cuda_context {
     int device;
     cudaStream_t stream; /* non-blocking, the context's own */
     struct cudaDeviceProp properties;
-    int arch; /* 90 for compute capability 9.0 */
+    int arch;               /* 90 for compute capability 9.0 */
+    struct cuda_gate *gate; /* of hold and release: hold.cu */
 } cuda_context;
 
 /* What prepare leaves behind. NULL where the recipe does not need it. */
@@ -86,6 +87,12 @@ sparge_status cuda_take_host(sparge_plan *plan, size_t bytes, void **memory);
 
 /* OK, or SPARGE_ERROR_DEVICE with "WHAT: CUDA's own text". */
 sparge_status cuda_check(sparge_context *context, cudaError_t error, const char *what);
+
+/* hold and release: a kernel that waits for a word in host memory. The gate is made with the context. */
+sparge_status cuda_gate_create(sparge_context *context);
+void cuda_gate_destroy(sparge_context *context);
+sparge_status cuda_hold(sparge_context *context);
+sparge_status cuda_release(sparge_context *context);
 
 /* Stage entry points; *_plan once, *_run on the stream. */
 sparge_status cuda_prepare_plan(sparge_plan *plan);

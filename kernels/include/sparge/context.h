@@ -57,6 +57,14 @@ sparge_status sparge_permute_tokens(sparge_context *context, const sparge_tensor
 /* Waits until all work of the context is done. */
 sparge_status sparge_synchronize(sparge_context *context);
 
+/* From sparge_hold on, the device does not begin what the context is given until sparge_release: launches queue up, and
+ * the host's time for each launch stays out of what events measure. At most SPARGE_HOLD_RUNS plan runs and twice as many
+ * events may be given in between (a device's queue is finite); a hold ends by itself after ten seconds. Backends that
+ * run at once, on the host, have nothing to hold. */
+enum { SPARGE_HOLD_RUNS = 64 };
+sparge_status sparge_hold(sparge_context *context);
+sparge_status sparge_release(sparge_context *context);
+
 /* Time stamps on the context's stream: what the harness times with. The CPU's are taken from CLOCK_MONOTONIC_RAW. */
 typedef struct sparge_event sparge_event;
 sparge_status sparge_event_create(sparge_context *context, sparge_event **event);
