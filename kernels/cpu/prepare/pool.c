@@ -19,15 +19,15 @@ static void sum_rows(pool_row *row, int32_t block)
                 row[t][d] += row[t + half][d];
 }
 
-/* The tree over the squares of one row's channels. */
+/* The sum over the squares of one row's channels, neighbours first. */
 static float sum_squares(const float *row, int32_t channels)
 {
     float term[MAX_CHANNELS];
     for (int32_t d = 0; d < MAX_CHANNELS; d++)
         term[d] = row[d] * row[d];
-    for (int32_t half = channels <= 64 ? 32 : 64; half >= 1; half /= 2)
-        for (int32_t d = 0; d < half; d++)
-            term[d] += term[d + half];
+    for (int32_t pairs = channels <= 64 ? 32 : 64; pairs >= 1; pairs /= 2)
+        for (int32_t i = 0; i < pairs; i++)
+            term[i] = term[2 * i] + term[2 * i + 1];
     return term[0];
 }
 

@@ -8,8 +8,10 @@
  *   unit     = x[t][d] / len[t], or 0 for the whole row where len[t] = 0
  *   sim      = chansum_d(s[d] * s[d]) / (n * n),  s[d] = rowsum_t(unit[t][d])
  *
- * rowsum and chansum are one tree: the terms are padded with +0 to a power of two P (P = BS for rows, 64 or 128 for
- * channels, whichever holds D), then for h = P/2, P/4, ..., 1: term[i] += term[i + h] for all i < h. term[0] is the sum.
+ * Both sums pad their terms with +0 to a power of two P (BS for rows; 64 or 128 for channels, whichever holds D) and
+ * halve their number until one is left: rowsum adds the upper half to the lower one, term[i] += term[i + P/2], ...;
+ * chansum adds neighbours, term[i] = term[2i] + term[2i + 1]. So a GPU thread that holds 8 channels of every 8th row
+ * does most of both by itself.
  * sim is the mean cosine over all ordered pairs of rows, a row with itself included: sum of cosines = |sum of units|^2.
  *
  * Parity mode (upstream.md 2.1, 2.2) rounds where the official code does: x of K and the means to the input's 16-bit

@@ -1,6 +1,8 @@
 /* The token mean of K. Parallel over (batch, head, chunk); the chunks' sums are added in order afterwards. */
 #include "cpu/prepare/smooth.h"
 
+#include <string.h>
+
 #include "cpu/prepare/load.h"
 
 static int64_t chunks_of(const sparge_problem *problem)
@@ -26,21 +28,26 @@ sparge_status cpu_smooth_plan(sparge_plan *plan)
     return SPARGE_OK;
 }
 
-/* Sum over one chunk of tokens, ascending. */
+/* Sum over one chunk of tokens. */
 static void sum_chunk(const sparge_plan *plan, int64_t head, int64_t chunk, double *sum)
 {
     const sparge_problem *problem = &plan->problem;
     const int64_t begin = chunk * CPU_MEAN_CHUNK;
     const int64_t end = begin + CPU_MEAN_CHUNK < problem->seqlen_k ? begin + CPU_MEAN_CHUNK : problem->seqlen_k;
     float row[SPARGE_MAX_HEAD_DIM];
-    for (int32_t d = 0; d < problem->head_dim; d++)
-        sum[d] = 0;
+    double lane[CPU_MEAN_LANES][SPARGE_MAX_HEAD_DIM] = {{0}};
     for (int64_t token = begin; token < end; token++) {
+        double *to = lane[(token - begin) % CPU_MEAN_LANES];
         cpu_load_row_fast(plan->context, &cpu_plan_of(plan)->prepared.k, head / problem->heads_kv,
                           head % problem->heads_kv, token, row);
         for (int32_t d = 0; d < problem->head_dim; d++)
-            sum[d] += (double)row[d];
+            to[d] += (double)row[d];
     }
+    for (int32_t half = CPU_MEAN_LANES / 2; half >= 1; half /= 2)
+        for (int32_t r = 0; r < half; r++)
+            for (int32_t d = 0; d < problem->head_dim; d++)
+                lane[r][d] += lane[r + half][d];
+    memcpy(sum, lane[0], (size_t)problem->head_dim * sizeof *sum);
 }
 
 void cpu_smooth_run(sparge_plan *plan)
