@@ -80,11 +80,19 @@ struct sparge_plan {
 extern const sparge_backend sparge_backend_cpu;
 extern const sparge_backend sparge_backend_fake;
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Formats into context->error and returns status. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif
 sparge_status
 sparge_context_fail(sparge_context *context, sparge_status status, const char *format, ...);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
