@@ -2,7 +2,8 @@
  *
  * A case is a pure function of its seed; on a failure the seed and the case are printed, and
  * SPARGE_TEST_SEED=<seed> SPARGE_TEST_CASES=1 runs that case alone. SPARGE_TEST_CASES lengthens a run,
- * SPARGE_TEST_BACKEND chooses the backend (default cpu). */
+ * SPARGE_TEST_BACKEND chooses the backend (default cpu), SPARGE_TEST_METHOD restricts test_property_methods to the
+ * methods named in it. */
 #ifndef TESTS_KERNELS_PROPERTY_H
 #define TESTS_KERNELS_PROPERTY_H
 

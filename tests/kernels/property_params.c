@@ -112,6 +112,36 @@ static void set(sparge_params *params, const char *name, const char *value, char
         snprintf(text + used, text_size - used, " %s=%s", name, value);
 }
 
+static void random_number(const sparge_param_desc *desc, oracle_rng *rng, char *value, size_t size)
+{
+    if (desc->type == SPARGE_PARAM_REAL)
+        random_real(desc, rng, value, size);
+    else
+        random_integer(desc, rng, value, size);
+}
+
+/* One value a head. Not of lambda: the oracle could not learn the values from the parameters. */
+static void set_heads(sparge_params *params, const sparge_param_desc *desc, int32_t heads, oracle_rng *rng, char *text,
+                      size_t text_size)
+{
+    double *values = oracle_alloc((size_t)heads, sizeof *values);
+    size_t used = strlen(text);
+    sparge_error error;
+    char value[64];
+
+    for (int32_t h = 0; h < heads; h++) {
+        random_number(desc, rng, value, sizeof value);
+        values[h] = strtod(value, NULL);
+    }
+    if (sparge_params_set_heads(params, desc->name, values, (size_t)heads, &error) != SPARGE_OK) {
+        fprintf(stderr, "FAILED to set %s per head: %s\n", desc->name, error.text);
+        abort();
+    }
+    if (used < text_size)
+        snprintf(text + used, text_size - used, " %s=%s", desc->name, sparge_params_get(params, desc->name));
+    free(values);
+}
+
 sparge_params *property_params_create(const sparge_method *method, const sparge_problem *problem,
                                       property_freedom freedom, oracle_rng *rng, const char *folder, char *text,
                                       size_t text_size)
@@ -127,12 +157,14 @@ sparge_params *property_params_create(const sparge_method *method, const sparge_
 
         if (desc->type == SPARGE_PARAM_PATH || !wanted(method, desc, freedom, rng))
             continue;
+        if (desc->per_head && !skips(method, desc) && oracle_rng_between(rng, 0, 2) == 0) {
+            set_heads(params, desc, problem->heads_q, rng, text, text_size);
+            continue;
+        }
         if (desc->type == SPARGE_PARAM_CHOICE)
             random_choice(desc->choices, rng, value, sizeof value);
-        else if (desc->type == SPARGE_PARAM_REAL)
-            random_real(desc, rng, value, sizeof value);
         else
-            random_integer(desc, rng, value, sizeof value);
+            random_number(desc, rng, value, sizeof value);
         set(params, desc->name, value, text, text_size);
     }
     for (size_t i = 0; i < sparge_method_param_count(method); i++) {
