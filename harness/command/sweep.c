@@ -44,6 +44,7 @@ typedef struct sweep {
     int64_t *measurement_id;   /* of each point; 0: none */
     int64_t current_id;        /* the measurement that visits are added to */
     tally tally;
+    an_table *summary; /* what stdout gets at the end */
 } sweep;
 
 static int fail_store(const rs_error *error)
@@ -264,7 +265,7 @@ static int end_run(sweep *s, int code)
 }
 
 /* The rows of this sweep's points, in the order of the points. */
-static int print_summary(const sweep *s)
+static int make_summary(sweep *s)
 {
     an_rows rows, mine = {0};
     rs_error error;
@@ -275,12 +276,10 @@ static int print_summary(const sweep *s)
         for (size_t r = 0; r < rows.count; r++)
             if (s->measurement_id[i] != 0 && rows.row[r].row.measurement_id == s->measurement_id[i])
                 mine.row[mine.count++] = rows.row[r];
-    an_table *table = mine.row ? an_rows_summary(&mine) : NULL;
-    int code = sb_output_table(s->arguments, table, NULL);
-    an_table_destroy(table);
+    s->summary = mine.row ? an_rows_summary(&mine) : NULL;
     free(mine.row);
     an_rows_release(&rows);
-    return code;
+    return s->summary ? SB_EXIT_OK : sb_fail(SB_EXIT_ENVIRONMENT, "out of memory for the table");
 }
 
 static void print_tally(const sweep *s)
@@ -337,9 +336,13 @@ static int sweep_store(sweep *s)
     if (sb_interrupt_install() != 0)
         return sb_fail(SB_EXIT_ENVIRONMENT, "cannot handle Ctrl-C");
     code = end_run(s, visit_all(s));
-    if (code != SB_EXIT_OK)
-        return code;
-    code = print_summary(s);
+    return code == SB_EXIT_OK ? make_summary(s) : code;
+}
+
+/* With the store closed: a reader that went away (`sweep | head`) ends the program here, and the results stay one file. */
+static int tell(const sweep *s)
+{
+    int code = sb_output_table(s->arguments, s->summary, NULL);
     print_tally(s);
     if (sb_interrupted())
         return interrupted(s);
@@ -366,6 +369,8 @@ static int sweep_device(sweep *s)
     code = sweep_store(s);
     int closed = sb_database_close(s->store);
     sb_run_lock_close(&s->lock);
+    if (code == SB_EXIT_OK)
+        code = tell(s);
     return code == SB_EXIT_OK ? closed : code;
 }
 
@@ -385,6 +390,7 @@ int sb_sweep_run(const sb_command *command, const sb_arguments *arguments)
             code = sb_fail(SB_EXIT_ENVIRONMENT, "%s", sparge_error_string(s.context));
         sb_session_close(&s.session);
     }
+    an_table_destroy(s.summary);
     sb_ledger_release(&s.ledger);
     free(s.measurement_id);
     free(s.prediction);

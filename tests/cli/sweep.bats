@@ -20,6 +20,17 @@ cpu_sweep() {
     [ "$(echo cpu.db*)" = cpu.db ]
 }
 
+@test "a reader that goes away leaves one file" {
+    # More than a pipe's buffer of stdio takes, so that the summary meets the closed pipe while it is printed.
+    run bash -c '("$SPARGE_BENCH" sweep --backend fake --threads 1 --workload random --heads 1 --head-dim 64 \
+        --seqlen 16..640+16 --method dense-f16 --visits 3 --format json --db piped.db 2>/dev/null; echo "$?" >code) | :
+        cat code'
+    [ "$output" -eq 141 ]
+    [ "$(echo piped.db*)" = piped.db ]
+    fine export piped.db --format json
+    json 'len(data["rows"]) == 40'
+}
+
 @test "the same command measures nothing twice" {
     cpu_sweep >/dev/null
     cpu_sweep >/dev/null
