@@ -77,12 +77,13 @@ struct sparge_plan {
     void *state;
 };
 
-extern const sparge_backend sparge_backend_cpu;
-extern const sparge_backend sparge_backend_fake;
-
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+extern const sparge_backend sparge_backend_cpu;
+extern const sparge_backend sparge_backend_cuda; /* in builds with CUDA */
+extern const sparge_backend sparge_backend_fake;
 
 /* Formats into context->error and returns status. */
 #if defined(__GNUC__)

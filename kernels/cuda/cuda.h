@@ -77,8 +77,6 @@ static inline cuda_plan *cuda_plan_of(const sparge_plan *plan)
 extern "C" {
 #endif
 
-extern const sparge_backend sparge_backend_cuda;
-
 /* Zeroed device memory, aligned to 256 bytes, freed with the plan and counted in its workspace_bytes; the product is
  * overflow-checked, and what does not fit the free memory is refused before it is asked for. */
 sparge_status cuda_take(sparge_plan *plan, size_t count, size_t bytes, void **memory);

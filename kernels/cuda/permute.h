@@ -1,0 +1,21 @@
+/* Copies of tensors with their tokens in another order (internal to kernels/cuda). */
+#ifndef SPARGE_CUDA_PERMUTE_H
+#define SPARGE_CUDA_PERMUTE_H
+
+#include "cuda/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* to[.., i, :] = from[.., source[i], :]; `source` is host memory. Waits for the copy. */
+sparge_status cuda_permute(sparge_context *context, const sparge_tensor *from, const sparge_tensor *to,
+                           const int64_t *source);
+
+/* Whether this build has code for the current device: what asking for a kernel's attributes says. */
+cudaError_t cuda_permute_probe(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

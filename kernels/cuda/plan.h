@@ -1,0 +1,18 @@
+/* Plans of the CUDA backend: the vtable's plan functions, with the context's device already current. */
+#ifndef SPARGE_CUDA_PLAN_H
+#define SPARGE_CUDA_PLAN_H
+
+#include "cuda/cuda.h"
+
+/* Why the backend cannot execute a recipe on an architecture (90 for sm_90), or NULL if it can. */
+const char *cuda_unsupported_reason(const sparge_recipe *recipe, int arch);
+
+sparge_status cuda_plan_create(sparge_plan *plan);
+void cuda_plan_destroy(sparge_plan *plan);
+sparge_status cuda_plan_run(sparge_plan *plan, int stages, const sparge_io *io);
+sparge_status cuda_plan_stats(sparge_plan *plan, sparge_stats *stats);
+sparge_status cuda_plan_block_mask(sparge_plan *plan, sparge_block_mask *mask);
+sparge_status cuda_plan_pairs(sparge_plan *plan, int32_t batch, int32_t head, uint8_t *kept);
+sparge_status cuda_plan_similarity(sparge_plan *plan, double *sim_q, double *sim_k);
+
+#endif
