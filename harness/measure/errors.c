@@ -22,18 +22,18 @@ void sb_errors_add(sb_error_sums *sums, const double *exact, const float *measur
         s.measured_sq += m * m;
         s.product += o * m;
         s.values++;
-        if (difference > s.max_abs)
+        if (difference > s.max_abs || isnan(difference)) /* a NaN stays the largest */
             s.max_abs = difference;
     }
     *sums = s;
 }
 
-/* No difference from nothing is no error; any difference from nothing has no relative size. */
+/* No difference from nothing is no error; any difference from nothing, and any from NaN, has no relative size. */
 static double ratio(double part, double whole)
 {
     if (whole > 0.0)
         return part / whole;
-    return part > 0.0 ? NAN : 0.0;
+    return part == 0.0 && whole == 0.0 ? 0.0 : NAN;
 }
 
 sb_errors sb_errors_of(const sb_error_sums *sums)
@@ -46,8 +46,8 @@ sb_errors sb_errors_of(const sb_error_sums *sums)
     errors.rmse = sqrt(sums->difference_sq / (double)sums->values);
     errors.max_abs = sums->max_abs;
     double norms = sqrt(sums->exact_sq) * sqrt(sums->measured_sq);
-    if (norms > 0.0)
-        errors.cosine = fmax(-1.0, fmin(1.0, sums->product / norms));
+    double cosine = norms > 0.0 ? sums->product / norms : NAN;
+    errors.cosine = isnan(cosine) ? NAN : fmax(-1.0, fmin(1.0, cosine)); /* fmin() would make 1 of NaN */
     return errors;
 }
 

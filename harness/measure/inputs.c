@@ -2,6 +2,7 @@
  * a second one. Captured tensors are cut to the problem's batch, heads and tokens on the host before they are uploaded. */
 #include "measure/inputs.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,6 +83,28 @@ static void cut(const sparge_tensor *from, const sparge_tensor *to)
             }
 }
 
+/* Attention of a NaN is NaN, and a method that skips the block of one would look better than exact attention. F32 above
+ * the range of f16 becomes infinite in cut(). */
+static sparge_status refuse_nonfinite(const wl_workload *workload, const char *name, const sparge_tensor *tensor,
+                                      sparge_error *error)
+{
+    const int64_t *shape = tensor->shape;
+    size_t count = (size_t)(shape[0] * shape[1] * shape[2] * shape[3]), first = 0, found = 0;
+    for (size_t i = count; i-- > 0;)
+        if (!isfinite(to_float(tensor->data, tensor->dtype, i))) {
+            first = i;
+            found++;
+        }
+    if (found == 0)
+        return SPARGE_OK;
+    size_t channels = (size_t)shape[3], tokens = (size_t)shape[2], heads = (size_t)shape[1];
+    size_t row = first / channels;
+    return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT,
+                       "%s: %s has %zu values that are NaN or infinite as %s, first at [%zu, %zu, %zu, %zu]",
+                       workload->name, name, found, sparge_dtype_name(tensor->dtype), row / tokens / heads,
+                       row / tokens % heads, row % tokens, first % channels);
+}
+
 static sparge_status upload_captured(sparge_context *context, const wl_workload *workload, sparge_tensor_role role,
                                      const sparge_tensor *tensor, size_t bytes, sparge_error *error)
 {
@@ -98,9 +121,11 @@ static sparge_status upload_captured(sparge_context *context, const wl_workload 
         return sparge_fail(error, SPARGE_ERROR_OUT_OF_MEMORY, "%s: out of memory for %zu bytes of %s", workload->name,
                            bytes, names[role]);
     cut(&from, &host);
-    sparge_status status = sparge_upload(context, tensor->data, host.data, bytes);
+    sparge_status status = refuse_nonfinite(workload, names[role], &host, error);
+    if (status == SPARGE_OK)
+        status = fail_as(context, sparge_upload(context, tensor->data, host.data, bytes), error);
     free(host.data);
-    return fail_as(context, status, error);
+    return status;
 }
 
 /* One tensor in row-major token order. tensor->data is taken also if filling it fails. */

@@ -76,6 +76,27 @@ static void values_that_are_not_finite_are_counted_and_left_out(void **state)
     assert_true(isnan(errors.rel_l1) && isnan(errors.rmse) && isnan(errors.cosine) && isnan(errors.max_abs));
 }
 
+/* Exact attention that is not finite has no error to tell, least of all none. */
+static void nothing_is_close_to_what_is_not_finite(void **state)
+{
+    (void)state;
+    const double bad[] = {NAN, INFINITY, -INFINITY};
+    const float measured[] = {1.0F, 2.0F, 3.0F};
+    for (size_t b = 0; b < sizeof bad / sizeof *bad; b++)
+        for (size_t at = 0; at < 3; at++) {
+            double exact[] = {1.0, 2.0, 3.0};
+            exact[at] = bad[b];
+            sb_error_sums sums = {0};
+            sb_errors_add(&sums, exact, measured, 3);
+            sb_errors errors = sb_errors_of(&sums);
+            assert_false(errors.rel_l1 <= 1e30);
+            assert_false(errors.rel_l2 <= 1e30);
+            assert_false(errors.rmse <= 1e30);
+            assert_false(errors.max_abs <= 1e30);
+            assert_false(errors.cosine > 0.0);
+        }
+}
+
 static void zero_outputs_have_no_relative_error(void **state)
 {
     (void)state;
@@ -178,6 +199,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(metrics_equal_their_definitions),
         cmocka_unit_test(values_that_are_not_finite_are_counted_and_left_out),
+        cmocka_unit_test(nothing_is_close_to_what_is_not_finite),
         cmocka_unit_test(zero_outputs_have_no_relative_error),
         cmocka_unit_test(samples_are_ascending_spread_and_hold_the_edges),
         cmocka_unit_test(samples_follow_the_seed),
