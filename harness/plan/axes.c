@@ -1,6 +1,7 @@
 /* Options to axes: every value is checked here or, for a parameter, by setting it on its method once. */
 #include "plan/axes.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -316,6 +317,14 @@ static int add_values(sb_axis *axis, const sparge_param_desc *param, const char 
     return code;
 }
 
+/* Parameters are stored as JSON, which holds no other bytes. */
+static int is_utf8(const char *text)
+{
+    json_t *string = json_string(text);
+    json_decref(string);
+    return string != NULL;
+}
+
 /* The values must be acceptable one by one; whether they fit each other is a matter of the point. */
 static int check_values(const sb_axis *axis)
 {
@@ -325,7 +334,9 @@ static int check_values(const sb_axis *axis)
         return out_of_memory();
     int code = SB_EXIT_OK;
     for (size_t i = 0; i < axis->count && code == SB_EXIT_OK; i++)
-        if (sparge_params_set(params, axis->param, axis->text[i], &error) != SPARGE_OK)
+        if (!is_utf8(axis->text[i]))
+            code = sb_fail(SB_EXIT_USAGE, "--set %s=%s: the value is not UTF-8", axis->name, axis->text[i]);
+        else if (sparge_params_set(params, axis->param, axis->text[i], &error) != SPARGE_OK)
             code = sb_fail(SB_EXIT_USAGE, "--set %s=%s: %s", axis->name, axis->text[i], error.text);
     sparge_params_destroy(params);
     return code;

@@ -7,9 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/text.h"
 #include "plan/axes.h"
+#include "sha256.h"
 
 enum { MAX_POINTS = 1000000 };
 
@@ -84,14 +86,45 @@ static int set_parameters(const sb_axes *axes, const size_t *index, sb_point *po
     return SB_EXIT_OK;
 }
 
+/* The digest of a regular file's bytes; -1 if it can't be read. */
+static int hash_file(const char *path, char hex[SB_SHA256_HEX_SIZE])
+{
+    unsigned char bytes[65536];
+    struct stat status;
+    FILE *file = stat(path, &status) == 0 && S_ISREG(status.st_mode) ? fopen(path, "rb") : NULL;
+    if (!file)
+        return -1;
+    sb_sha256 hash;
+    sb_sha256_begin(&hash);
+    for (size_t n; (n = fread(bytes, 1, sizeof bytes, file)) > 0;)
+        sb_sha256_update(&hash, bytes, n);
+    int failed = ferror(file);
+    sb_sha256_end(&hash, hex);
+    fclose(file);
+    return failed ? -1 : 0;
+}
+
+/* A value as it is stored. What a file holds makes a point, not the folder where it lies: it is "name@digest", so that
+ * a file that was changed is another point and one that was moved is not. One that can't be read keeps its path; its
+ * points fail. ("params" is read when it is set and shows a digest of its values by itself.) */
+static json_t *stored_value(const sparge_params *params, const sparge_param_desc *desc)
+{
+    const char *value = sparge_params_get(params, desc->name);
+    char hex[SB_SHA256_HEX_SIZE];
+    if (desc->type != SPARGE_PARAM_PATH || strcmp(desc->name, "params") == 0 || hash_file(value, hex) != 0)
+        return json_string(value);
+    const char *slash = strrchr(value, '/');
+    return json_sprintf("%s@%.16s", slash ? slash + 1 : value, hex);
+}
+
 static char *parameters_json(const sparge_params *params)
 {
     const sparge_method *method = sparge_params_method(params);
     json_t *object = json_object();
     int failed = object == NULL;
     for (size_t i = 0; i < sparge_method_param_count(method) && !failed; i++) {
-        const char *name = sparge_method_param_at(method, i)->name;
-        failed = json_object_set_new(object, name, json_string(sparge_params_get(params, name))) != 0;
+        const sparge_param_desc *desc = sparge_method_param_at(method, i);
+        failed = json_object_set_new(object, desc->name, stored_value(params, desc)) != 0;
     }
     char *text = failed ? NULL : json_dumps(object, JSON_SORT_KEYS | JSON_COMPACT);
     json_decref(object);

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -163,6 +165,7 @@ static const error_case errors[] = {
      "may be"},
     {"--method dense-f16 --compat upstream", "no selected method"},
     {"--method sparge-f16 --compat newest", "neither fixed nor upstream"},
+    {"--method mask --set file=a\xff.npy", "not UTF-8"},
 };
 
 static void mistakes_are_usage_errors_of_one_line(void **state)
@@ -257,6 +260,57 @@ static void keys_tell_points_apart(void **state)
     release(&arguments, &points);
 }
 
+static void write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void key_of_mask(const char *path, char key[65])
+{
+    test_arguments arguments;
+    sb_points points;
+    sb_record record;
+    char line[256];
+    snprintf(line, sizeof line, "--method mask --set file=%s --seqlen 128 --heads 1", path);
+    create(line, &arguments, &points);
+    assert_int_equal(sb_record_point(&points.point[0], &device, &record, NULL), RS_OK);
+    memcpy(key, record.key, sizeof record.key);
+    release(&arguments, &points);
+}
+
+/* A file that a parameter names is known by its name and what it holds, not by its folder. */
+static void files_are_told_apart_by_what_they_hold(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/sb_points_XXXXXX", here[64], there[64], inner[64];
+    char missing[65], first[65], second[65], moved[65], restored[65];
+    assert_non_null(mkdtemp(folder));
+    snprintf(here, sizeof here, "%s/m.npy", folder);
+    snprintf(inner, sizeof inner, "%s/inner", folder);
+    snprintf(there, sizeof there, "%s/inner/m.npy", folder);
+    key_of_mask(here, missing);
+    write_text(here, "one");
+    key_of_mask(here, first);
+    write_text(here, "two");
+    key_of_mask(here, second);
+    assert_int_equal(mkdir(inner, 0700), 0);
+    write_text(there, "one");
+    key_of_mask(there, moved);
+    write_text(here, "one");
+    key_of_mask(here, restored);
+    assert_string_not_equal(missing, first);
+    assert_string_not_equal(first, second);
+    assert_string_equal(first, moved);
+    assert_string_equal(first, restored);
+    unlink(there);
+    rmdir(inner);
+    unlink(here);
+    rmdir(folder);
+}
+
 /* Points of one workload share it and follow each other. */
 static void workloads_are_shared(void **state)
 {
@@ -280,6 +334,7 @@ int main(void)
         cmocka_unit_test(all_methods_are_points),
         cmocka_unit_test(repro_commands_make_the_same_point),
         cmocka_unit_test(keys_tell_points_apart),
+        cmocka_unit_test(files_are_told_apart_by_what_they_hold),
         cmocka_unit_test(workloads_are_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
