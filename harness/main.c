@@ -1,5 +1,6 @@
 /* sparge-bench: finds the command, hands it its arguments, and makes sure that what it printed has arrived. */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,8 +48,18 @@ static int run(int argc, char **argv)
     return code;
 }
 
+/* A file opened while a standard stream is closed would take its number, and then what is printed. Their places are held
+ * by files that cannot be used in the stream's direction: reading and writing still fail as on a closed one. */
+static void hold_standard_streams(void)
+{
+    for (int stream = 0; stream <= 2; stream++)
+        if (fcntl(stream, F_GETFD) == -1 && open("/dev/null", stream == 0 ? O_WRONLY : O_RDONLY) != stream)
+            return; /* no /dev/null: nothing to be done */
+}
+
 int main(int argc, char **argv)
 {
+    hold_standard_streams();
     /* A reader that goes away (`| head`) ends the program quietly, also where the parent ignores the signal. */
     signal(SIGPIPE, SIG_DFL);
     int code = run(argc, argv);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static int is_stdout(const char *path)
 {
@@ -17,10 +18,30 @@ int sb_output_format(const sb_arguments *arguments, an_format *format)
     return SB_EXIT_OK;
 }
 
+/* Results take hours to measure: no slip of the tongue (`export a.db -o a.db`) may replace them with a table. */
+static int is_database(const char *path)
+{
+    static const char magic[16] = "SQLite format 3"; /* with its NUL */
+    char begin[sizeof magic];
+    struct stat status;
+    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode))
+        return 0;
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return 0;
+    size_t length = fread(begin, 1, sizeof begin, file);
+    fclose(file);
+    return length == sizeof magic && memcmp(begin, magic, sizeof magic) == 0;
+}
+
 FILE *sb_output_open(const char *path)
 {
     if (is_stdout(path))
         return stdout;
+    if (is_database(path)) {
+        sb_fail(SB_EXIT_ENVIRONMENT, "cannot write '%s': it is a database, which a table would destroy", path);
+        return NULL;
+    }
     FILE *out = fopen(path, "w");
     if (!out)
         sb_fail(SB_EXIT_ENVIRONMENT, "cannot write '%s': %s", path, strerror(errno));
