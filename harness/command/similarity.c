@@ -160,7 +160,7 @@ const sb_command sb_command_similarity = {
         "mean(X X^T / |max(X X^T)|), as the paper defines them. K is taken after its mean over the tokens was "
         "subtracted. All are averages over blocks, heads and batches.\n\n"
         "Nothing is timed. On a CPU, --seqlen and --heads make video presets small enough.",
-    .examples = "sparge-bench similarity --workload mochi --seqlen 4k --heads 4\n"
+    .examples = "sparge-bench similarity --workload mochi --seqlen 4k --heads 4 --set theta=0.2\n"
                 "sparge-bench similarity --workload mochi,cogvideox-2b --seqlen 8k --set theta=0.2 -o figures/",
     .run = run,
     .shared = sb_point_options,
