@@ -112,13 +112,16 @@ int sb_dry_run(const sb_arguments *arguments, const sb_sweep_options *options, c
     an_table_destroy(table);
     sb_ledger_release(&ledger);
     if (code == SB_EXIT_OK && !options->quiet) {
-        char time[32], bytes[32];
+        char time[32], bytes[32], equal[64] = "";
+        if (points->duplicates > 0)
+            snprintf(equal, sizeof equal, " (%zu equal ones left out)", points->duplicates);
         sb_duration_text(total_ns, time, sizeof time);
         sb_memory_text(largest, bytes, sizeof bytes);
         fprintf(stderr,
-                "sparge-bench: %zu points, %zu to measure (%zu equal points left out); up to %s and the methods' "
-                "workspace; about %s at the %.3g GFLOP/s that dense-f16 just reached on %s\n",
-                points->count, due, points->duplicates, bytes, time, rates->dense_ops / 1e9, device->name);
+                "sparge-bench: %zu point%s%s, %zu to measure; up to %s and the methods' workspace; about %s at the "
+                "%.3g GFLOP/s that dense-f16 just reached on %s\n",
+                points->count, points->count == 1 ? "" : "s", equal, due, bytes, time, rates->dense_ops / 1e9,
+                device->name);
     }
     return code;
 }
