@@ -242,6 +242,7 @@ static int run(const sb_command *command, const sb_arguments *arguments)
     if (code == SB_EXIT_OK)
         code = sb_output_table(arguments, v.table, NULL);
     if (code == SB_EXIT_OK) {
+        fflush(stdout); /* the table comes first where both go to one place */
         fprintf(stderr, "sparge-bench: %zu checks passed, %zu failed, %zu do not apply\n", v.passed, v.failed,
                 v.skipped);
         code = v.failed > 0 ? SB_EXIT_REGRESSION : SB_EXIT_OK;
