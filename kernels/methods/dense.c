@@ -17,31 +17,13 @@ static const sparge_param_desc params_int8[] = {
     PARAM_EXP,
 };
 
-static sparge_status resolve(const sparge_params *params, const sparge_problem *problem, sparge_arithmetic arithmetic,
-                             sparge_recipe *recipe, sparge_error *error)
+static sparge_status resolve(const sparge_params *params, const sparge_problem *problem, sparge_recipe *recipe,
+                             sparge_error *error)
 {
     recipe->select = SPARGE_SELECT_ALL;
-    if (arithmetic != SPARGE_ARITHMETIC_F16)
+    if (recipe->method->arithmetic != SPARGE_ARITHMETIC_F16)
         recipe->scales = (sparge_scales)sparge_params_choice(params, "scales");
-    return method_resolve_shared(params, problem, arithmetic, recipe, error);
-}
-
-static sparge_status resolve_f16(const sparge_params *params, const sparge_problem *problem, sparge_recipe *recipe,
-                                 sparge_error *error)
-{
-    return resolve(params, problem, SPARGE_ARITHMETIC_F16, recipe, error);
-}
-
-static sparge_status resolve_int8_f16(const sparge_params *params, const sparge_problem *problem, sparge_recipe *recipe,
-                                      sparge_error *error)
-{
-    return resolve(params, problem, SPARGE_ARITHMETIC_INT8_F16, recipe, error);
-}
-
-static sparge_status resolve_int8_fp8(const sparge_params *params, const sparge_problem *problem, sparge_recipe *recipe,
-                                      sparge_error *error)
-{
-    return resolve(params, problem, SPARGE_ARITHMETIC_INT8_FP8, recipe, error);
+    return method_resolve_shared(params, problem, recipe, error);
 }
 
 const sparge_method sparge_method_dense_f16 = {
@@ -50,7 +32,8 @@ const sparge_method sparge_method_dense_f16 = {
     .stands_for = "FlashAttention-2/3 (Dao et al.), own kernel",
     .params = params_f16,
     .param_count = sizeof params_f16 / sizeof params_f16[0],
-    .resolve = resolve_f16,
+    .arithmetic = SPARGE_ARITHMETIC_F16,
+    .resolve = resolve,
 };
 
 const sparge_method sparge_method_dense_int8_f16 = {
@@ -59,7 +42,8 @@ const sparge_method sparge_method_dense_int8_f16 = {
     .stands_for = "SageAttention (arXiv 2410.02367), own kernel",
     .params = params_int8,
     .param_count = sizeof params_int8 / sizeof params_int8[0],
-    .resolve = resolve_int8_f16,
+    .arithmetic = SPARGE_ARITHMETIC_INT8_F16,
+    .resolve = resolve,
 };
 
 const sparge_method sparge_method_dense_int8_fp8 = {
@@ -68,5 +52,6 @@ const sparge_method sparge_method_dense_int8_fp8 = {
     .stands_for = "SageAttention2 (arXiv 2411.10958) with INT8 QK, own kernel",
     .params = params_int8,
     .param_count = sizeof params_int8 / sizeof params_int8[0],
-    .resolve = resolve_int8_fp8,
+    .arithmetic = SPARGE_ARITHMETIC_INT8_FP8,
+    .resolve = resolve,
 };

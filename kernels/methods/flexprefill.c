@@ -47,7 +47,7 @@ static sparge_status resolve(const sparge_params *params, const sparge_problem *
 {
     sparge_status status = method_need_equal_lengths(problem, "FlexPrefill is defined for equal lengths", error);
     if (status == SPARGE_OK)
-        status = method_resolve_shared(params, problem, SPARGE_ARITHMETIC_F16, recipe, error);
+        status = method_resolve_shared(params, problem, recipe, error);
     if (status != SPARGE_OK)
         return status;
     recipe->select = SPARGE_SELECT_FLEX;

@@ -33,7 +33,7 @@ static sparge_status resolve(const sparge_params *params, const sparge_problem *
                            strlen(path), sizeof recipe->mask.path - 1);
     strcpy(recipe->mask.path, path);
     recipe->select = SPARGE_SELECT_MASK;
-    return method_resolve_shared(params, problem, SPARGE_ARITHMETIC_F16, recipe, error);
+    return method_resolve_shared(params, problem, recipe, error);
 }
 
 const sparge_method sparge_method_mask = {

@@ -100,7 +100,7 @@ static sparge_status resolve_vs(const sparge_params *params, const sparge_proble
     if (status == SPARGE_OK)
         status = method_need_equal_lengths(problem, why_equal_vs, error);
     if (status == SPARGE_OK)
-        status = method_resolve_shared(params, problem, SPARGE_ARITHMETIC_F16, recipe, error);
+        status = method_resolve_shared(params, problem, recipe, error);
     if (status == SPARGE_OK)
         status = sparge_params_per_head(params, "vertical", problem->heads_q, &recipe->vslash.vertical, error);
     if (status == SPARGE_OK)
@@ -136,7 +136,7 @@ static sparge_status resolve_ashape(const sparge_params *params, const sparge_pr
     recipe->band.sink = sparge_params_integer(params, "sink");
     recipe->band.local = sparge_params_integer(params, "local");
     recipe->band.dense_rows = sparge_params_integer(params, "dense_rows");
-    status = method_resolve_shared(params, problem, SPARGE_ARITHMETIC_F16, recipe, error);
+    status = method_resolve_shared(params, problem, recipe, error);
     recipe->block_q = 64;
     return status;
 }
@@ -151,7 +151,7 @@ static sparge_status resolve_block(const sparge_params *params, const sparge_pro
     if (recipe->pooled.use_sparsity && sparge_params_is_set(params, "k"))
         return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "k = %s and sparsity = %s: give one of them",
                            sparge_params_text(params, "k"), sparge_params_text(params, "sparsity"));
-    sparge_status status = method_resolve_shared(params, problem, SPARGE_ARITHMETIC_F16, recipe, error);
+    sparge_status status = method_resolve_shared(params, problem, recipe, error);
     recipe->block_q = 64;
     return status;
 }

@@ -331,7 +331,7 @@ const sparge_method *sparge_params_method(const sparge_params *params)
     return params->method;
 }
 
-int sparge_params_is_given(const sparge_params *params, const char *name)
+static int is_given(const sparge_params *params, const char *name)
 {
     const param_value *value = find_value(params, name);
     return value && value->given;
@@ -349,7 +349,7 @@ const char *sparge_params_get(const sparge_params *params, const char *name)
     if (!value)
         return NULL;
     const char *replaced_by = sparge_method_param_find(params->method, name)->replaced_by;
-    return !value->given && replaced_by && sparge_params_is_given(params, replaced_by) ? "" : value->text;
+    return !value->given && replaced_by && is_given(params, replaced_by) ? "" : value->text;
 }
 
 double sparge_params_real(const sparge_params *params, const char *name)

@@ -102,6 +102,7 @@ struct sparge_method {
     const char *name, *summary, *stands_for;
     const sparge_param_desc *params;
     size_t param_count;
+    sparge_arithmetic arithmetic; /* where the name fixes it; other methods have the parameter `attend` */
     /* Fills *recipe (zeroed, method set) from checked values; INVALID_ARGUMENT or UNSUPPORTED with a reason otherwise. */
     sparge_status (*resolve)(const sparge_params *params, const sparge_problem *problem, sparge_recipe *recipe,
                              sparge_error *error);
@@ -113,8 +114,7 @@ sparge_status sparge_recipe_create(const sparge_params *params, const sparge_pro
 void sparge_recipe_release(sparge_recipe *recipe);
 
 /* Typed access for resolve functions. The values of an unset parameter are 0, -1 for a choice. */
-int sparge_params_is_set(const sparge_params *params, const char *name);   /* has a value, default or given */
-int sparge_params_is_given(const sparge_params *params, const char *name); /* was set by the caller */
+int sparge_params_is_set(const sparge_params *params, const char *name); /* has a value, default or given */
 double sparge_params_real(const sparge_params *params, const char *name);
 int64_t sparge_params_integer(const sparge_params *params, const char *name);
 int sparge_params_choice(const sparge_params *params, const char *name); /* index into `choices` */

@@ -35,11 +35,11 @@ static sparge_status check_upstream(const sparge_problem *problem, sparge_error 
     return SPARGE_OK;
 }
 
-sparge_status method_resolve_shared(const sparge_params *params, const sparge_problem *problem,
-                                    sparge_arithmetic arithmetic, sparge_recipe *recipe, sparge_error *error)
+sparge_status method_resolve_shared(const sparge_params *params, const sparge_problem *problem, sparge_recipe *recipe,
+                                    sparge_error *error)
 {
     int attend = sparge_params_choice(params, "attend");
-    recipe->arithmetic = attend < 0 ? arithmetic : (sparge_arithmetic)attend;
+    recipe->arithmetic = attend < 0 ? recipe->method->arithmetic : (sparge_arithmetic)attend;
     recipe->exp = recipe->arithmetic == SPARGE_ARITHMETIC_F16 ? SPARGE_EXP_EXACT : SPARGE_EXP_ACCURATE;
     if (sparge_params_is_set(params, "exp"))
         recipe->exp = (sparge_exp)sparge_params_choice(params, "exp");

@@ -55,13 +55,13 @@
 #define PARAM_FILE                                                                                                     \
     {                                                                                                                  \
         .name = SPARGE_PARAMS_FILE, .unit = "", .type = SPARGE_PARAM_PATH, .default_value = "",                        \
-        .meaning = "JSON file of per-head values, as `tune` writes it (docs/methods/params.md)"                        \
+        .meaning = "JSON file of per-head values (docs/methods/params.md)"                                             \
     }
 
 /* Reads those of the parameters above that the method has (PARAM_FILE excepted: it acts when it is set) into *recipe.
- * `arithmetic` is that of methods without `attend`. Block sizes of methods without block_q, block_k are 128 x 64. */
-sparge_status method_resolve_shared(const sparge_params *params, const sparge_problem *problem,
-                                    sparge_arithmetic arithmetic, sparge_recipe *recipe, sparge_error *error);
+ * Block sizes of methods without block_q, block_k are 128 x 64. */
+sparge_status method_resolve_shared(const sparge_params *params, const sparge_problem *problem, sparge_recipe *recipe,
+                                    sparge_error *error);
 
 /* UNSUPPORTED unless causal, with Lq = Lk: what MInference and FlexPrefill are defined for. `why` ends the sentence. */
 sparge_status method_need_causal(const sparge_problem *problem, const char *why, sparge_error *error);

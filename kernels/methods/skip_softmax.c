@@ -45,7 +45,7 @@ static sparge_status resolve(const sparge_params *params, const sparge_problem *
                            sparge_params_text(params, "scale_factor"), threshold, problem->seqlen_k);
     recipe->skip_softmax_threshold = threshold;
     recipe->select = SPARGE_SELECT_ALL;
-    return method_resolve_shared(params, problem, SPARGE_ARITHMETIC_F16, recipe, error);
+    return method_resolve_shared(params, problem, recipe, error);
 }
 
 const sparge_method sparge_method_skip_softmax = {

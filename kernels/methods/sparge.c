@@ -70,35 +70,17 @@ static sparge_status resolve_selection(const sparge_params *params, const sparge
     return status;
 }
 
-static sparge_status resolve(const sparge_params *params, const sparge_problem *problem, sparge_arithmetic arithmetic,
-                             sparge_recipe *recipe, sparge_error *error)
+static sparge_status resolve(const sparge_params *params, const sparge_problem *problem, sparge_recipe *recipe,
+                             sparge_error *error)
 {
     sparge_status status = resolve_selection(params, problem, recipe, error);
     if (status == SPARGE_OK)
-        status = method_resolve_shared(params, problem, arithmetic, recipe, error);
+        status = method_resolve_shared(params, problem, recipe, error);
     if (status == SPARGE_OK && recipe->upstream && problem->heads_q != problem->heads_kv)
         return sparge_fail(error, SPARGE_ERROR_UNSUPPORTED,
                            "compat=upstream: %d query and %d KV heads, the official predictor needs as many of each",
                            problem->heads_q, problem->heads_kv);
     return status;
-}
-
-static sparge_status resolve_f16(const sparge_params *params, const sparge_problem *problem, sparge_recipe *recipe,
-                                 sparge_error *error)
-{
-    return resolve(params, problem, SPARGE_ARITHMETIC_F16, recipe, error);
-}
-
-static sparge_status resolve_int8_f16(const sparge_params *params, const sparge_problem *problem, sparge_recipe *recipe,
-                                      sparge_error *error)
-{
-    return resolve(params, problem, SPARGE_ARITHMETIC_INT8_F16, recipe, error);
-}
-
-static sparge_status resolve_int8_fp8(const sparge_params *params, const sparge_problem *problem, sparge_recipe *recipe,
-                                      sparge_error *error)
-{
-    return resolve(params, problem, SPARGE_ARITHMETIC_INT8_FP8, recipe, error);
 }
 
 const sparge_method sparge_method_sparge_f16 = {
@@ -107,7 +89,8 @@ const sparge_method sparge_method_sparge_f16 = {
     .stands_for = "SpargeAttn (arXiv 2502.18137) on FlashAttention-2",
     .params = descs,
     .param_count = sizeof descs / sizeof descs[0],
-    .resolve = resolve_f16,
+    .arithmetic = SPARGE_ARITHMETIC_F16,
+    .resolve = resolve,
 };
 
 const sparge_method sparge_method_sparge_int8_f16 = {
@@ -116,7 +99,8 @@ const sparge_method sparge_method_sparge_int8_f16 = {
     .stands_for = "SpargeAttn (arXiv 2502.18137) on SageAttention",
     .params = descs,
     .param_count = sizeof descs / sizeof descs[0],
-    .resolve = resolve_int8_f16,
+    .arithmetic = SPARGE_ARITHMETIC_INT8_F16,
+    .resolve = resolve,
 };
 
 const sparge_method sparge_method_sparge_int8_fp8 = {
@@ -125,5 +109,6 @@ const sparge_method sparge_method_sparge_int8_fp8 = {
     .stands_for = "SpargeAttn (arXiv 2502.18137) on SageAttention2",
     .params = descs,
     .param_count = sizeof descs / sizeof descs[0],
-    .resolve = resolve_int8_fp8,
+    .arithmetic = SPARGE_ARITHMETIC_INT8_FP8,
+    .resolve = resolve,
 };

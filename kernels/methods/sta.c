@@ -41,7 +41,7 @@ static sparge_status resolve(const sparge_params *params, const sparge_problem *
     static const char *const window[3] = {"window_t", "window_h", "window_w"};
     sparge_status status = check_problem(problem, error);
     if (status == SPARGE_OK)
-        status = method_resolve_shared(params, problem, SPARGE_ARITHMETIC_F16, recipe, error);
+        status = method_resolve_shared(params, problem, recipe, error);
     recipe->select = SPARGE_SELECT_STA;
     for (int axis = 0; status == SPARGE_OK && axis < 3; axis++) {
         recipe->sta.tile[axis] = (int32_t)sparge_params_integer(params, tile[axis]);

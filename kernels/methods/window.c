@@ -26,7 +26,7 @@ static const sparge_param_desc descs[] = {
 static sparge_status resolve(const sparge_params *params, const sparge_problem *problem, sparge_recipe *recipe,
                              sparge_error *error)
 {
-    sparge_status status = method_resolve_shared(params, problem, SPARGE_ARITHMETIC_F16, recipe, error);
+    sparge_status status = method_resolve_shared(params, problem, recipe, error);
     if (status == SPARGE_OK && problem->causal == SPARGE_CAUSAL_NONE)
         status = method_need_equal_lengths(problem, "a band that is not causal needs a diagonal", error);
     recipe->select = SPARGE_SELECT_BAND;

@@ -25,7 +25,7 @@ static const sparge_param_desc descs[] = {
 static sparge_status resolve(const sparge_params *params, const sparge_problem *problem, sparge_recipe *recipe,
                              sparge_error *error)
 {
-    sparge_status status = method_resolve_shared(params, problem, SPARGE_ARITHMETIC_F16, recipe, error);
+    sparge_status status = method_resolve_shared(params, problem, recipe, error);
     recipe->select = SPARGE_SELECT_ANTIDIAGONAL;
     recipe->antidiagonal.stride = 8 << sparge_params_choice(params, "stride");
     recipe->antidiagonal.threshold = sparge_params_real(params, "threshold");
