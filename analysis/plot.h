@@ -23,7 +23,6 @@ typedef struct plot_styles {
 
 int plot_styles_make(plot_styles *styles, const an_rows *rows); /* -1 if out of memory */
 void plot_styles_release(plot_styles *styles);
-const plot_style *plot_style_of_label(const plot_styles *styles, const char *label);
 const plot_style *plot_style_of_method(const plot_styles *styles, const char *method);
 
 typedef struct plot_point {

@@ -73,11 +73,10 @@ rs_status rs_query_end(rs_query *query, rs_error *error); /* releases it */
 
 rs_status rs_execute(const rs_store *store, const char *sql, const char *what, rs_error *error);
 
-/* A write transaction. rs_commit and rs_rollback end it; a commit that fails has rolled back. */
+/* A write transaction. */
 rs_status rs_begin(const rs_store *store, const char *what, rs_error *error);
-rs_status rs_commit(const rs_store *store, const char *what, rs_error *error);
 void rs_rollback(const rs_store *store);
-/* Ends the transaction: commits if `status` is RS_OK, else rolls back and keeps the error. */
+/* Ends it: commits if `status` is RS_OK, else rolls back and keeps the error. A commit that fails has rolled back. */
 rs_status rs_finish(const rs_store *store, rs_status status, const char *what, rs_error *error);
 
 /* journal.c */

@@ -239,7 +239,7 @@ void rs_rollback(const rs_store *store)
         sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
 }
 
-rs_status rs_commit(const rs_store *store, const char *what, rs_error *error)
+static rs_status commit(const rs_store *store, const char *what, rs_error *error)
 {
     int code = sqlite3_exec(store->db, "COMMIT", NULL, NULL, NULL);
     if (code == SQLITE_OK)
@@ -252,7 +252,7 @@ rs_status rs_commit(const rs_store *store, const char *what, rs_error *error)
 rs_status rs_finish(const rs_store *store, rs_status status, const char *what, rs_error *error)
 {
     if (status == RS_OK)
-        return rs_commit(store, what, error);
+        return commit(store, what, error);
     rs_rollback(store);
     return status;
 }

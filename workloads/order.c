@@ -118,9 +118,3 @@ sparge_status wl_order_permutation(const sparge_grid *grid, wl_order order, uint
         source[i] = i;
     return SPARGE_OK;
 }
-
-void wl_order_invert(const int64_t *source, int64_t count, int64_t *inverse)
-{
-    for (int64_t i = 0; i < count; i++)
-        inverse[source[i]] = i;
-}

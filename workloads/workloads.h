@@ -23,7 +23,6 @@ sparge_status wl_order_parse(const char *name, wl_order *order, sparge_error *er
  * Consecutive positions of a Hilbert order are neighbours in the grid where the grid's size allows it. */
 sparge_status wl_order_permutation(const sparge_grid *grid, wl_order order, uint64_t seed, int64_t *source,
                                    sparge_error *error);
-void wl_order_invert(const int64_t *source, int64_t count, int64_t *inverse);
 
 typedef enum wl_kind { WL_SYNTHETIC = 0, WL_CAPTURED } wl_kind;
 

@@ -31,7 +31,7 @@ int64_t sb_clock_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-rs_facts sb_facts_unknown(void)
+static rs_facts unknown_facts(void)
 {
     return (rs_facts){
         .sparsity = NAN,
@@ -383,7 +383,7 @@ int sb_session_measure(sb_session *session, const sb_point *point, const sb_earl
                        void *user, sb_result *result)
 {
     memset(result, 0, sizeof *result);
-    result->facts = sb_facts_unknown();
+    result->facts = unknown_facts();
     course c = {
         .session = session,
         .point = point,

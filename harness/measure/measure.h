@@ -57,7 +57,4 @@ int sb_session_measure(sb_session *session, const sb_point *point, const sb_earl
 /* CLOCK_MONOTONIC in nanoseconds. */
 int64_t sb_clock_ns(void);
 
-/* All facts unknown. */
-rs_facts sb_facts_unknown(void);
-
 #endif

@@ -106,7 +106,8 @@ static uint64_t predict_bytes(const sb_point *point, const sb_measure_options *o
     return sum + output + reference;
 }
 
-sb_prediction sb_predict(const sb_point *point, const sb_measure_options *options, const sb_rates *rates, int first)
+/* `first`: no earlier point of the sweep has this workload. */
+static sb_prediction predict(const sb_point *point, const sb_measure_options *options, const sb_rates *rates, int first)
 {
     const sparge_problem *problem = &point->workload.problem;
     sb_prediction prediction = {.bytes = predict_bytes(point, options)};
@@ -132,7 +133,7 @@ sb_prediction *sb_predict_all(const sb_points *points, const sb_measure_options 
     sb_prediction *prediction = calloc(points->count, sizeof *prediction);
     for (size_t i = 0; prediction && i < points->count; i++) {
         int first = i == 0 || points->point[i].workload_index != points->point[i - 1].workload_index;
-        prediction[i] = sb_predict(&points->point[i], options, rates, first);
+        prediction[i] = predict(&points->point[i], options, rates, first);
     }
     return prediction;
 }

@@ -20,9 +20,6 @@ typedef struct sb_prediction {
     char reason[SPARGE_ERROR_TEXT];
 } sb_prediction;
 
-/* `first`: no earlier point of the sweep has this workload. */
-sb_prediction sb_predict(const sb_point *point, const sb_measure_options *options, const sb_rates *rates, int first);
-
 /* Of all points, to be freed. NULL if memory runs out. */
 sb_prediction *sb_predict_all(const sb_points *points, const sb_measure_options *options, const sb_rates *rates);
 

@@ -100,9 +100,6 @@ sparge_status cpu_worklist_take(sparge_plan *plan, int64_t row_blocks, int64_t s
  * blocks kept), with exact counts of visible and computed blocks into plan stats. */
 sparge_status cpu_worklist_from_mask(sparge_plan *plan);
 
-/* Row `token` of a 16-bit tensor as floats. */
-void cpu_load_row(const sparge_tensor *tensor, int64_t batch, int64_t head, int64_t token, float *out);
-
 sparge_status cpu_generate(sparge_context *context, const sparge_generator *generator, sparge_tensor_role role,
                            const sparge_tensor *tensor);
 sparge_status cpu_exact(sparge_context *context, const sparge_problem *problem, const sparge_tensor *q,

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "cpu/cpu.h"
-#include "cpu/prepare/load.h"
+#include "cpu/load.h"
 
 enum { GROUP = 8, LANES = 8 };
 
@@ -26,7 +26,7 @@ static void load_row(const exact_job *job, const sparge_tensor *tensor, int64_t 
                      double *out)
 {
     float row[SPARGE_MAX_HEAD_DIM] = {0};
-    cpu_load_row_fast(job->context, tensor, batch, head, token, row);
+    cpu_load_row(job->context, tensor, batch, head, token, row);
     for (int d = 0; d < SPARGE_MAX_HEAD_DIM; d++)
         out[d] = (double)row[d];
 }

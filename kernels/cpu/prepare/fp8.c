@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cpu/prepare/load.h"
+#include "cpu/load.h"
 
 enum { CHUNK_TOKENS = 256 };
 
@@ -38,8 +38,8 @@ sparge_status cpu_fp8_plan(sparge_plan *plan)
 static void load_v(const sparge_plan *plan, int64_t head, int64_t token, float *row)
 {
     const sparge_problem *problem = &plan->problem;
-    cpu_load_row_fast(plan->context, &cpu_plan_of(plan)->prepared.v, head / problem->heads_kv, head % problem->heads_kv,
-                      token, row);
+    cpu_load_row(plan->context, &cpu_plan_of(plan)->prepared.v, head / problem->heads_kv, head % problem->heads_kv,
+                 token, row);
     if (plan->recipe.upstream && problem->dtype == SPARGE_BF16)
         cpu_round_16(plan->context, SPARGE_F16, row, (size_t)problem->head_dim);
 }

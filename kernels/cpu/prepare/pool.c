@@ -1,7 +1,7 @@
 /* Pooling: see pool.h for the arithmetic. Parallel over blocks; a block is one thread's, so its tree is fixed. */
 #include "cpu/prepare/pool.h"
 
-#include "cpu/prepare/load.h"
+#include "cpu/load.h"
 
 #include <math.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static void load_block(const sparge_context *context, const sparge_tensor *x, in
     const int32_t channels = (int32_t)x->shape[3];
     memset(row, 0, (size_t)what->block * sizeof *row);
     for (int32_t t = 0; t < what->count; t++) {
-        cpu_load_row_fast(context, x, batch, head, what->begin + t, row[t]);
+        cpu_load_row(context, x, batch, head, what->begin + t, row[t]);
         if (!what->center)
             continue;
         for (int32_t d = 0; d < channels; d++) {

@@ -6,18 +6,6 @@
 
 #include "cpu/context.h"
 
-void cpu_load_row(const sparge_tensor *tensor, int64_t batch, int64_t head, int64_t token, float *out)
-{
-    const uint16_t *row = (const uint16_t *)tensor->data + batch * tensor->stride[0] + head * tensor->stride[1] +
-                          token * tensor->stride[2];
-    if (tensor->dtype == SPARGE_F16)
-        for (int64_t d = 0; d < tensor->shape[3]; d++)
-            out[d] = sparge_f32_from_f16(row[d]);
-    else
-        for (int64_t d = 0; d < tensor->shape[3]; d++)
-            out[d] = sparge_f32_from_bf16(row[d]);
-}
-
 /* A dense tensor of the plan's own for a permuted copy. */
 static sparge_status take_copy(sparge_plan *plan, int32_t heads, int64_t tokens, sparge_tensor *copy)
 {

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cpu/prepare/load.h"
+#include "cpu/load.h"
 
 static const float RECIPROCAL_127 = 1.0f / 127.0f, SCALE_FLOOR = 1e-7f;
 
@@ -51,7 +51,7 @@ static void load_smoothed(const sparge_plan *plan, const int8_side *side, int64_
                           float *row)
 {
     const int64_t channels = side->x->shape[3];
-    cpu_load_row_fast(plan->context, side->x, batch, head, token, row);
+    cpu_load_row(plan->context, side->x, batch, head, token, row);
     if (!side->mean)
         return;
     const float *mean = side->mean + (batch * side->x->shape[1] + head) * channels;

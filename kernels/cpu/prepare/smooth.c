@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "cpu/prepare/load.h"
+#include "cpu/load.h"
 
 static int64_t chunks_of(const sparge_problem *problem)
 {
@@ -38,8 +38,8 @@ static void sum_chunk(const sparge_plan *plan, int64_t head, int64_t chunk, doub
     double lane[CPU_MEAN_LANES][SPARGE_MAX_HEAD_DIM] = {{0}};
     for (int64_t token = begin; token < end; token++) {
         double *to = lane[(token - begin) % CPU_MEAN_LANES];
-        cpu_load_row_fast(plan->context, &cpu_plan_of(plan)->prepared.k, head / problem->heads_kv,
-                          head % problem->heads_kv, token, row);
+        cpu_load_row(plan->context, &cpu_plan_of(plan)->prepared.k, head / problem->heads_kv, head % problem->heads_kv,
+                     token, row);
         for (int32_t d = 0; d < problem->head_dim; d++)
             to[d] += (double)row[d];
     }

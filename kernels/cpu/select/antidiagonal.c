@@ -10,7 +10,7 @@
  * Tokens past the end are zero; strided keys wholly past the end, and strided queries wholly past it, do not exist. The
  * official code also sets column block 0 where it is not causal, as a by-product of rewriting rejected indices to 0;
  * this one does not. */
-#include "cpu/prepare/load.h"
+#include "cpu/load.h"
 #include "cpu/select/numeric.h"
 #include "cpu/select/select.h"
 
@@ -61,7 +61,7 @@ static void load_patch(const sparge_context *context, const sparge_tensor *x, in
 {
     memset(out, 0, (size_t)stride * sizeof out[0]);
     for (int64_t s = 0; s < stride && first + s < x->shape[2]; s++)
-        cpu_load_row_fast(context, x, batch, head, first + s, out[s]);
+        cpu_load_row(context, x, batch, head, first + s, out[s]);
 }
 
 /* Strided keys that strided query i sees: what its last token sees. */

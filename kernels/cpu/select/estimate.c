@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "cpu/prepare/load.h"
+#include "cpu/load.h"
 #include "cpu/select/numeric.h"
 
 /* Scaled scores of queries [first, first + count) into rows[count][Lk]. */
@@ -15,9 +15,9 @@ static void score_group(const sparge_plan *plan, int64_t batch, int64_t head, in
     const float scale = sparge_problem_scale(p);
     float q[CPU_ESTIMATE_GROUP][SPARGE_MAX_HEAD_DIM], k[SPARGE_MAX_HEAD_DIM];
     for (int64_t g = 0; g < count; g++)
-        cpu_load_row_fast(plan->context, &in->q, batch, head, first + g, q[g]);
+        cpu_load_row(plan->context, &in->q, batch, head, first + g, q[g]);
     for (int64_t j = 0; j < end; j++) {
-        cpu_load_row_fast(plan->context, &in->k, batch, kv, j, k);
+        cpu_load_row(plan->context, &in->k, batch, kv, j, k);
         for (int64_t g = 0; g < count; g++)
             rows[g * p->seqlen_k + j] = cpu_dot(q[g], k, p->head_dim) * scale;
     }

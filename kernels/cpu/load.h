@@ -5,9 +5,9 @@
 #include "cpu/context.h"
 #include "cpu/cpu.h"
 
-/* cpu_load_row, faster. */
-static inline void cpu_load_row_fast(const sparge_context *context, const sparge_tensor *tensor, int64_t batch,
-                                     int64_t head, int64_t token, float *out)
+/* Row `token` of a 16-bit tensor. */
+static inline void cpu_load_row(const sparge_context *context, const sparge_tensor *tensor, int64_t batch, int64_t head,
+                                int64_t token, float *out)
 {
     const cpu_isa *isa = cpu_context_isa(context);
     const uint16_t *row = (const uint16_t *)tensor->data + batch * tensor->stride[0] + head * tensor->stride[1] +
