@@ -78,7 +78,8 @@ rs_status rs_close(rs_store *store, rs_error *error)
         folder_lock = lock_folder(store->folder);
         sqlite3_exec(store->db, "PRAGMA query_only = OFF", NULL, NULL, NULL);
         int code = set_journal_mode(store->db, "PRAGMA journal_mode = DELETE", "delete", &is_rollback);
-        if (code != SQLITE_OK)
+        /* A reader has what it came for: on a full disk the tidying up is left to the next writer. */
+        if (code != SQLITE_OK && store->mode == RS_WRITE)
             status = rs_fail_sqlite(store, error, code, "closing (keep the file and its -wal together)");
     }
     rs_free(store);

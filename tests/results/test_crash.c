@@ -287,6 +287,20 @@ static void go_on(const char *path, int32_t taken)
     REQUIRE(rs_close(store, &error) == RS_OK);
 }
 
+/* Reading asks for no space, neither when it begins nor when it ends. */
+static void read_only(const char *path, int32_t taken)
+{
+    rs_error error = {.status = RS_OK};
+    rs_store *store;
+    int64_t *ns;
+    size_t count;
+    REQUIRE(rs_open(path, RS_READ, &store, &error) == RS_OK);
+    REQUIRE(rs_samples(store, 1, RS_TOTAL, &ns, NULL, &count, &error) == RS_OK);
+    REQUIRE(count == 4 * (size_t)taken);
+    free(ns);
+    REQUIRE(rs_close(store, &error) == RS_OK);
+}
+
 static int32_t receive(int from)
 {
     int32_t value = -1;
@@ -341,6 +355,7 @@ static void fill_small_disk(const char *folder, const char *size)
     fill_up(path, ends[1]);
     REQUIRE(read(ends[0], &taken, sizeof taken) == (ssize_t)sizeof taken);
     REQUIRE(taken > 0);
+    read_only(path, taken);
     REQUIRE(mount("tmpfs", folder, "tmpfs", MS_REMOUNT, "size=8m") == 0);
     go_on(path, taken);
     _exit(0);
