@@ -14,8 +14,9 @@ an_report_status report_make_folder(report *r, const char *path)
         end += strspn(end, "/");
         end += strcspn(end, "/");
         const char *folder = report_text(r, "%.*s", (int)(end - path), path);
-        if (mkdir(folder, 0777) != 0 && !(errno == EEXIST || (stat(folder, &info) == 0 && S_ISDIR(info.st_mode))))
-            return report_fail(r, AN_REPORT_IO, "cannot create the folder %s: %s", folder, strerror(errno));
+        int code = mkdir(folder, 0777) == 0 ? 0 : errno; /* before stat() sets its own */
+        if (code != 0 && code != EEXIST && !(stat(folder, &info) == 0 && S_ISDIR(info.st_mode)))
+            return report_fail(r, AN_REPORT_IO, "cannot create the folder %s: %s", folder, strerror(code));
         if (stat(folder, &info) == 0 && !S_ISDIR(info.st_mode))
             return report_fail(r, AN_REPORT_IO, "%s is in the way: it is not a folder", folder);
     }
