@@ -42,7 +42,8 @@ sparge_status sparge_alloc(sparge_context *context, size_t bytes, void **memory)
 void sparge_free(sparge_context *context, void *memory); /* NULL is fine */
 sparge_status sparge_upload(sparge_context *context, void *memory, const void *host, size_t bytes);
 sparge_status sparge_download(sparge_context *context, void *host, const void *memory, size_t bytes);
-sparge_status sparge_fill(sparge_context *context, void *memory, int byte, size_t bytes); /* 0xff: NaN in every dtype */
+/* 0xff makes NaN of every floating dtype. */
+sparge_status sparge_fill(sparge_context *context, void *memory, int byte, size_t bytes);
 
 /* Fills a densely packed HND tensor (shape [B,H,L,D], F16, BF16 or F32; B and H at most 65536, D at most
  * SPARGE_MAX_HEAD_DIM) with the generator's numbers for `role`. */

@@ -28,14 +28,13 @@ typedef struct sparge_grid {
 enum { SPARGE_MAX_HEAD_DIM = 128 };
 
 typedef struct sparge_problem {
-    int32_t batch; /* >= 1 */
-    int32_t heads_q,
-        heads_kv; /* >= 1; heads_q a multiple of heads_kv; query head h reads KV head h / (heads_q/heads_kv) */
-    int64_t seqlen_q, seqlen_k; /* tokens, >= 1 */
+    int32_t batch;             /* 1..65536 */
+    int32_t heads_q, heads_kv; /* 1..65536, a multiple of heads_kv; query head h reads KV head h / (heads_q/heads_kv) */
+    int64_t seqlen_q, seqlen_k; /* tokens, 1..2^30 */
     int32_t head_dim;           /* 1..SPARGE_MAX_HEAD_DIM */
     sparge_dtype dtype;         /* SPARGE_F16 or SPARGE_BF16: of Q, K, V and O */
     sparge_causal causal;
-    float scale; /* of the scores, > 0; 0 means 1/sqrt(head_dim) */
+    float scale; /* of the scores, > 0 and finite; 0 means 1/sqrt(head_dim) */
     sparge_grid grid;
 } sparge_problem;
 
