@@ -2,6 +2,7 @@
 #include "cli/output.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -34,7 +35,7 @@ static int is_database(const char *path)
     return length == sizeof magic && memcmp(begin, magic, sizeof magic) == 0;
 }
 
-FILE *sb_output_open(const char *path)
+static FILE *open_output(const char *path)
 {
     if (is_stdout(path))
         return stdout;
@@ -48,7 +49,7 @@ FILE *sb_output_open(const char *path)
     return out;
 }
 
-int sb_output_close(FILE *out, const char *path)
+static int close_output(FILE *out, const char *path)
 {
     if (is_stdout(path))
         return SB_EXIT_OK;
@@ -68,12 +69,12 @@ int sb_output_table(const sb_arguments *arguments, const an_table *table, const 
         return code;
     if (!table)
         return sb_fail(SB_EXIT_ENVIRONMENT, "out of memory for the table");
-    FILE *out = sb_output_open(path);
+    FILE *out = open_output(path);
     if (!out)
         return SB_EXIT_ENVIRONMENT;
     int written = an_table_write(table, format, out);
     int failed = ferror(out);
-    code = sb_output_close(out, path);
+    code = close_output(out, path);
     if (code == SB_EXIT_OK && written != 0 && !failed)
         return sb_fail(SB_EXIT_ENVIRONMENT, "out of memory for the table");
     return code;

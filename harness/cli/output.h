@@ -2,8 +2,6 @@
 #ifndef HARNESS_OUTPUT_H
 #define HARNESS_OUTPUT_H
 
-#include <stdio.h>
-
 #include "cli/options.h"
 #include "table.h"
 
@@ -18,12 +16,9 @@
 /* The format of --format. SB_EXIT_OK, or SB_EXIT_USAGE after one line on stderr. */
 int sb_output_format(const sb_arguments *arguments, an_format *format);
 
-/* Opens `path` for writing; NULL or "-" is standard output. NULL after one line on stderr (SB_EXIT_ENVIRONMENT). */
-FILE *sb_output_open(const char *path);
-/* SB_EXIT_OK, or SB_EXIT_ENVIRONMENT after one line on stderr if anything written to `out` did not arrive. */
-int sb_output_close(FILE *out, const char *path);
-
-/* Writes the table to `path` (as at sb_output_open) in the format of --format. `table` may be NULL (out of memory). */
+/* Writes the table in the format of --format to `path`; NULL or "-" is standard output. `table` may be NULL (out of
+ * memory). SB_EXIT_OK, or an exit code after one line on stderr: SB_EXIT_ENVIRONMENT if something did not arrive in the
+ * file (what does not arrive on standard output is told by main), or if the file is a database. */
 int sb_output_table(const sb_arguments *arguments, const an_table *table, const char *path);
 
 #endif

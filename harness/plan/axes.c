@@ -10,6 +10,7 @@
 
 #include "cli/ranges.h"
 #include "cli/text.h"
+#include "plan/zip.h"
 #include "suggest.h"
 
 enum { MAX_TOKENS_LOG2 = 40, MAX_HEADS = 1 << 16 };
@@ -140,7 +141,8 @@ static int number_axis(const sb_arguments *arguments, sb_axis *axis, int64_t min
     return SB_EXIT_OK;
 }
 
-int sb_causal_parse(const char *name)
+/* -1 for a name that is none. */
+static int causal_of(const char *name)
 {
     static const sparge_causal values[] = {SPARGE_CAUSAL_NONE, SPARGE_CAUSAL_TOP_LEFT, SPARGE_CAUSAL_BOTTOM_RIGHT};
     if (strcmp(name, "causal") == 0)
@@ -153,7 +155,7 @@ int sb_causal_parse(const char *name)
 
 static int parse_causal(const char *name, int64_t *value)
 {
-    *value = sb_causal_parse(name);
+    *value = causal_of(name);
     if (*value >= 0)
         return SB_EXIT_OK;
     return sb_fail(SB_EXIT_USAGE, "--causal: '%s' is none of none, top-left, bottom-right, causal (= bottom-right)",
@@ -321,8 +323,9 @@ static int add_values(sb_axis *axis, const sparge_param_desc *param, const char 
 static int is_utf8(const char *text)
 {
     json_t *string = json_string(text);
+    int is_text = string != NULL;
     json_decref(string);
-    return string != NULL;
+    return is_text;
 }
 
 /* The values must be acceptable one by one; whether they fit each other is a matter of the point. */
@@ -387,79 +390,6 @@ static int parse_compat(const sb_arguments *arguments, sb_axes *axes)
     return sb_fail(SB_EXIT_USAGE, "--compat %s: no selected method has the parameter 'compat'", compat);
 }
 
-/* --- zip --- */
-
-static int find_axis(const sb_axes *axes, const char *name, const char *option, size_t *index)
-{
-    size_t found = axes->count;
-    for (size_t i = 0; i < axes->count; i++) {
-        const sb_axis *axis = &axes->axis[i];
-        if (strcmp(axis->name, name) == 0 || (axis->param && strcmp(axis->param, name) == 0)) {
-            if (found < axes->count)
-                return sb_fail(SB_EXIT_USAGE, "--zip %s: '%s' may be %s or %s", option, name, axes->axis[found].name,
-                               axis->name);
-            found = i;
-        }
-    }
-    *index = found;
-    if (found < axes->count)
-        return SB_EXIT_OK;
-    sb_text known = {0};
-    for (size_t i = 0; i < axes->count; i++)
-        if (axes->axis[i].given)
-            sb_text_add(&known, "%s%s", known.length ? ", " : "", axes->axis[i].name);
-    char *list = sb_text_take(&known);
-    int code =
-        sb_fail(SB_EXIT_USAGE, "--zip %s: there is no axis '%s'; this command has: %s", option, name, list ? list : "");
-    free(list);
-    return code;
-}
-
-/* Makes `other` follow `first`. */
-static int tie(sb_axes *axes, size_t first, size_t other, const char *option)
-{
-    const sb_axis *a = &axes->axis[first];
-    sb_axis *b = &axes->axis[other];
-    if (a->method && b->method && a->method != b->method)
-        return sb_fail(SB_EXIT_USAGE, "--zip %s: '%s' and '%s' are never parameters of the same point", option, a->name,
-                       b->name);
-    if (a->count != b->count)
-        return sb_fail(SB_EXIT_USAGE, "--zip %s: '%s' has %zu values and '%s' has %zu; they must be as many", option,
-                       a->name, a->count, b->name, b->count);
-    b->tied_to = first;
-    return SB_EXIT_OK;
-}
-
-static int add_zip(sb_axes *axes, const char *option)
-{
-    char **name;
-    size_t count;
-    if (sb_text_split(option, &name, &count) != 0)
-        return out_of_memory();
-    size_t *index = calloc(count, sizeof *index);
-    int code = index ? SB_EXIT_OK : out_of_memory();
-    if (code == SB_EXIT_OK && count < 2)
-        code = sb_fail(SB_EXIT_USAGE, "--zip %s: names one axis; tying needs two or more", option);
-    size_t first = axes->count;
-    for (size_t i = 0; i < count && code == SB_EXIT_OK; i++) {
-        code = find_axis(axes, name[i], option, &index[i]);
-        if (code != SB_EXIT_OK)
-            break;
-        sb_axis *axis = &axes->axis[index[i]];
-        if (axis->zipped)
-            code = sb_fail(SB_EXIT_USAGE, "--zip %s: '%s' is named twice", option, axis->name);
-        axis->zipped = 1;
-        if (index[i] < first)
-            first = index[i];
-    }
-    for (size_t i = 0; i < count && code == SB_EXIT_OK; i++)
-        if (index[i] != first)
-            code = tie(axes, first, index[i], option);
-    free(index);
-    free(name);
-    return code;
-}
-
 static int parse_methods(const sb_arguments *arguments, sb_axes *axes)
 {
     size_t lists = sb_argument_count(arguments, "method");
@@ -493,7 +423,7 @@ int sb_axes_parse(const sb_arguments *arguments, sb_axes *axes)
     if (code == SB_EXIT_OK)
         code = parse_compat(arguments, axes);
     for (size_t i = 0; i < sb_argument_count(arguments, "zip") && code == SB_EXIT_OK; i++)
-        code = add_zip(axes, sb_argument_at(arguments, "zip", i));
+        code = sb_axes_zip(axes, sb_argument_at(arguments, "zip", i));
     if (code != SB_EXIT_OK)
         sb_axes_release(axes);
     return code;

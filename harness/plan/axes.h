@@ -49,7 +49,4 @@ void sb_axes_release(sb_axes *axes);
 /* The methods of --method alone; free(*methods). */
 int sb_methods_parse(const sb_arguments *arguments, const sparge_method ***methods, size_t *count);
 
-/* The names that --causal takes. -1 for a name that is none. */
-int sb_causal_parse(const char *name);
-
 #endif
