@@ -158,6 +158,19 @@ static void hash_generator(const sparge_generator *g, const sparge_problem *p, c
     sb_sha256_end(&hash, hex);
 }
 
+/* The request's heads, of at most `most` (as at keep_heads), and the checks of what came out. */
+static sparge_status finish_problem(const wl_request *request, int32_t most, sparge_problem *problem,
+                                    sparge_error *error)
+{
+    sparge_status status = keep_heads(request, most, problem, error);
+    if (status == SPARGE_OK)
+        status = check_order(request, problem, error);
+    sparge_error why;
+    if (status == SPARGE_OK && sparge_problem_check(problem, &why) != SPARGE_OK)
+        status = invalid(error, request, "%s", why.text);
+    return status;
+}
+
 static sparge_status resolve_preset(const wl_request *request, const wl_preset *preset, wl_workload *workload,
                                     sparge_error *error)
 {
@@ -174,14 +187,9 @@ static sparge_status resolve_preset(const wl_request *request, const wl_preset *
 
     /* A plain generator has as many heads as asked for; a model only its own. */
     int is_model = preset->layers > 0;
-    sparge_status status = keep_heads(request, is_model ? preset->heads_q : 0, problem, error);
-    if (status == SPARGE_OK)
-        status = check_order(request, problem, error);
+    sparge_status status = finish_problem(request, is_model ? preset->heads_q : 0, problem, error);
     if (status != SPARGE_OK)
         return status;
-    sparge_error why;
-    if (sparge_problem_check(problem, &why) != SPARGE_OK)
-        return invalid(error, request, "%s", why.text);
 
     workload->generator = preset->generator;
     workload->generator.seed = request->seed;
@@ -268,14 +276,9 @@ static sparge_status resolve_captured(const wl_request *request, wl_workload *wo
 
     status = cut_tokens(request, workload, error);
     if (status == SPARGE_OK)
-        status = keep_heads(request, problem->heads_q, problem, error);
-    if (status == SPARGE_OK)
-        status = check_order(request, problem, error);
+        status = finish_problem(request, problem->heads_q, problem, error);
     if (status != SPARGE_OK)
         return status;
-    sparge_error why;
-    if (sparge_problem_check(problem, &why) != SPARGE_OK)
-        return invalid(error, request, "%s", why.text);
     hash_captured(workload->captured, problem, workload->hash);
     return SPARGE_OK;
 }
