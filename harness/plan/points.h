@@ -21,8 +21,8 @@ typedef struct sb_points {
     void *owned;
 } sb_points;
 
-/* The options that name points, shared by sweep, verify, profile and similarity: --method, --workload, --seqlen,
- * --heads, --batch, --head-dim, --dtype, --causal, --order, --seed, --set, --zip, --compat. */
+/* The options that name points, shared by sweep and similarity: --method, --workload, --seqlen, --heads, --batch,
+ * --head-dim, --dtype, --causal, --order, --seed, --set, --zip, --compat. */
 extern const sb_option sb_point_options[];
 extern const size_t sb_point_option_count;
 
