@@ -246,7 +246,15 @@ static int begin_run(sweep *s)
     rs_run run = sb_provenance_run(&s->provenance, &s->session.device);
     run.command = sb_command_line(s->arguments);
     run.seed = s->points.point[0].request.seed;
-    snprintf(note, sizeof note, "not measured on this backend: clock, power, temperature, kernel records, counters");
+    double load[1] = {0};
+    getloadavg(load, 1);
+    const char *policy = getenv("OMP_WAIT_POLICY");
+    snprintf(note, sizeof note,
+             "not measured on this backend: clock, power, temperature, kernel records, counters; load average at the "
+             "start: %.2f; OMP_WAIT_POLICY=%s",
+             load[0], policy ? policy : "");
+    if (load[0] > 0.5 && sb_progress_draws(stderr, s->options.quiet))
+        fprintf(stderr, "sparge-bench: sweep: the machine is busy (load average %.1f): times will be too long\n", load[0]);
     run.note = note;
     if (rs_run_begin(s->store, &run, &s->run_id, &error) != RS_OK)
         return fail_store(&error);
