@@ -115,7 +115,7 @@ const sb_command sb_command_compare = {
     .description = "Matches the newest measurements of the points that both files have and judges the ratio of the "
                    "median times, B / A: regressed, improved, same or inconclusive. The two runs happened at different "
                    "times, so that drift between them is not cancelled: verdicts are unpaired. Either side needs at "
-                   "least six samples of a point; sweep with --visits 6 has them however slow the point is.",
+                   "least six samples of a point, which sweep takes unless --visits or --launches say less.",
     .examples = "sparge-bench compare before.db after.db\n"
                 "sparge-bench compare before.db after.db --threshold 5 --format md",
     .run = run,

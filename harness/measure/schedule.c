@@ -18,6 +18,7 @@ int32_t sb_schedule_launches(const sb_schedule *schedule, int64_t launch_ns)
     int64_t launches = (visit_ns + t - 1) / t;
     if (schedule->is_device)
         return (int32_t)at_least(launches, SB_MIN_DEVICE_LAUNCHES);
+    launches = at_least(launches, SB_MIN_CPU_LAUNCHES);
     return launches > SB_MAX_CPU_LAUNCHES ? SB_MAX_CPU_LAUNCHES : (int32_t)launches;
 }
 

@@ -9,6 +9,7 @@
 
 enum {
     SB_MIN_VISITS = 3,
+    SB_MIN_CPU_LAUNCHES = 2, /* three visits then hold the six samples that a 95 % interval of the median needs */
     SB_MAX_VISITS = 20,
     SB_MAX_CPU_LAUNCHES = 64, /* a CPU needs no long visits to stay warm; every sample is a row of the file */
     SB_MIN_DEVICE_LAUNCHES = 5
@@ -23,7 +24,7 @@ typedef struct sb_schedule {
     int64_t max_time_ns; /* wall-clock time of a point's visits after which no other begins */
 } sb_schedule;
 
-/* K for launches that take launch_ns: max(5, ceil(20 ms / t)) on a device, 1..64 times that fit into 20 ms on a CPU. */
+/* K for launches that take launch_ns: max(5, ceil(20 ms / t)) on a device, 2 to 64 launches that fill 20 ms on a CPU. */
 int32_t sb_schedule_launches(const sb_schedule *schedule, int64_t launch_ns);
 
 /* Is another warm-up launch due after `launches` that took sum_ns? At least one always is. */

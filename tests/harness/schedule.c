@@ -27,9 +27,11 @@ static void launches_fill_twenty_milliseconds(void **state)
     assert_int_equal(sb_schedule_launches(&gpu, 3 * ms), 7);
     assert_int_equal(sb_schedule_launches(&gpu, 5000), 4000);
     assert_int_equal(sb_schedule_launches(&gpu, 1000 * ms), 5);
-    assert_int_equal(sb_schedule_launches(&cpu, 1000 * ms), 1);
-    assert_int_equal(sb_schedule_launches(&cpu, 20 * ms), 1);
-    assert_int_equal(sb_schedule_launches(&cpu, 20 * ms - 1), 2);
+    /* the least visits and launches together make the six samples that an interval of the median needs */
+    assert_int_equal(sb_schedule_launches(&cpu, 1000 * ms), 2);
+    assert_true(SB_MIN_VISITS * SB_MIN_CPU_LAUNCHES >= 6);
+    assert_int_equal(sb_schedule_launches(&cpu, 10 * ms), 2);
+    assert_int_equal(sb_schedule_launches(&cpu, 10 * ms - 1), 3);
     assert_int_equal(sb_schedule_launches(&cpu, 10), SB_MAX_CPU_LAUNCHES);
     assert_int_equal(sb_schedule_launches(&cpu, 0), SB_MAX_CPU_LAUNCHES); /* a timer without a time */
     assert_int_equal(sb_schedule_launches(&fixed, 1), 7);
@@ -80,7 +82,7 @@ static void predictions_count_every_launch(void **state)
     const sb_schedule counted = {.visits = 3, .launches = 4, .warmup = 2};
     assert_int_equal(sb_schedule_predict(&counted, 10 * ms), (2 + 6 * 4) * 10 * ms);
     const sb_schedule timed = {.warmup = -1, .min_time_ns = 1000 * ms};
-    assert_int_equal(sb_schedule_predict(&timed, 500 * ms), (1 + 6) * 500 * ms);
+    assert_int_equal(sb_schedule_predict(&timed, 500 * ms), (1 + 6 * 2) * 500 * ms);
 }
 
 static void durations_are_short_texts(void **state)
