@@ -2,8 +2,12 @@
 #
 # sparge::sqlite, sparge::jansson, sparge::openmp.
 function(sparge_static_library name header library)
-    find_path(SPARGE_${name}_INCLUDE ${header} REQUIRED)
-    find_library(SPARGE_${name}_LIBRARY lib${library}.a REQUIRED)
+    find_path(SPARGE_${name}_INCLUDE ${header})
+    find_library(SPARGE_${name}_LIBRARY lib${library}.a)
+    if(NOT SPARGE_${name}_INCLUDE OR NOT SPARGE_${name}_LIBRARY)
+        message(FATAL_ERROR "${header} or lib${library}.a is missing (Debian, Ubuntu: lib${library}-dev); "
+                            "./bootstrap installs what is needed")
+    endif()
     add_library(sparge::${name} STATIC IMPORTED GLOBAL)
     set_target_properties(sparge::${name} PROPERTIES IMPORTED_LOCATION ${SPARGE_${name}_LIBRARY}
                           INTERFACE_INCLUDE_DIRECTORIES ${SPARGE_${name}_INCLUDE})
