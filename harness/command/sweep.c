@@ -254,7 +254,8 @@ static int begin_run(sweep *s)
              "start: %.2f; OMP_WAIT_POLICY=%s",
              load[0], policy ? policy : "");
     if (load[0] > 0.5 && sb_progress_draws(stderr, s->options.quiet))
-        fprintf(stderr, "sparge-bench: sweep: the machine is busy (load average %.1f): times will be too long\n", load[0]);
+        fprintf(stderr, "sparge-bench: sweep: the machine is busy (load average %.1f): times will be too long\n",
+                load[0]);
     run.note = note;
     if (rs_run_begin(s->store, &run, &s->run_id, &error) != RS_OK)
         return fail_store(&error);
