@@ -10,7 +10,11 @@
 #include "checks.h"
 
 /* In order of preference for "auto". */
-static const sparge_backend *const backends[] = {&sparge_backend_cpu, &sparge_backend_fake};
+static const sparge_backend *const backends[] = {
+#ifdef SPARGE_HAVE_CUDA
+    &sparge_backend_cuda,
+#endif
+    &sparge_backend_cpu, &sparge_backend_fake};
 enum { BACKENDS = sizeof backends / sizeof backends[0] };
 
 sparge_status sparge_context_fail(sparge_context *context, sparge_status status, const char *format, ...)
