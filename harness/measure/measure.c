@@ -17,9 +17,9 @@ typedef struct course {
     const sparge_problem *problem;
     sb_result *result;
     sparge_plan *plan;
-    sparge_io io;
-    int32_t visits; /* that stand */
-    int64_t sum_ns; /* of their samples */
+    sparge_io io[SB_MAX_INPUT_SETS]; /* one for each set of inputs, all with the same output */
+    int32_t visits;                  /* that stand */
+    int64_t sum_ns;                  /* of their samples */
     int64_t lost, zero;
     int stopped;
 } course;
@@ -73,11 +73,11 @@ sparge_status sb_session_open(sparge_context *context, const sb_measure_options 
 
 static void drop_inputs(sb_session *session)
 {
-    if (session->has_inputs)
-        sb_inputs_release(session->context, &session->inputs);
+    while (session->input_sets > 0)
+        sb_inputs_release(session->context, &session->inputs[--session->input_sets]);
     if (session->has_reference)
         sb_reference_release(&session->reference);
-    session->has_inputs = session->has_reference = 0;
+    session->has_reference = 0;
 }
 
 void sb_session_close(sb_session *session)
@@ -131,10 +131,19 @@ static int check_memory(course *c, const char *what, size_t device_bytes, size_t
     return end(c, RS_SKIPPED, "memory: %s need %s, %s are available", what, need, have);
 }
 
+/* How many sets of inputs of `bytes` keep twice the last-level cache between two uses of one. */
+static size_t input_sets_of(const sb_session *session, size_t bytes)
+{
+    if (!session->options.schedule.is_device)
+        return 1;
+    uint64_t sets = 2 * session->device.l2_bytes / (bytes > 0 ? bytes : 1) + 1;
+    return sets < SB_MAX_INPUT_SETS ? (size_t)sets : SB_MAX_INPUT_SETS;
+}
+
 static int provide_inputs(course *c)
 {
     sb_session *s = c->session;
-    if (s->has_inputs && s->workload_index == c->point->workload_index)
+    if (s->input_sets > 0 && s->workload_index == c->point->workload_index)
         return 0;
     drop_inputs(s);
     size_t bytes, largest;
@@ -142,21 +151,24 @@ static int provide_inputs(course *c)
                                         c->problem->seqlen_q, c->problem->head_dim);
     if (sb_inputs_bytes(&c->point->workload, &bytes) != 0 || sb_tensor_bytes(&q, &largest) != 0)
         return end(c, RS_SKIPPED, "memory: the inputs are larger than any memory");
-    if (check_memory(c, "the inputs", bytes, c->point->workload.kind == WL_CAPTURED ? largest : 0) != 0)
+    size_t sets = input_sets_of(s, bytes); /* more than one only of inputs that are smaller than twice the cache */
+    if (check_memory(c, "the inputs", sets * bytes, c->point->workload.kind == WL_CAPTURED ? largest : 0) != 0)
         return -1;
-    sparge_error error = {0};
-    sparge_status status = sb_inputs_create(s->context, &c->point->workload, &s->inputs, &error);
-    if (status != SPARGE_OK)
-        return end_with_status(c, status, error.text);
-    s->has_inputs = 1;
     s->workload_index = c->point->workload_index;
+    while (s->input_sets < sets) {
+        sparge_error error = {0};
+        sparge_status status = sb_inputs_create(s->context, &c->point->workload, &s->inputs[s->input_sets], &error);
+        if (status != SPARGE_OK)
+            return end_with_status(c, status, error.text);
+        s->input_sets++;
+    }
     return 0;
 }
 
 static int provide_plan(course *c)
 {
     sb_session *s = c->session;
-    sparge_tensor *o = &c->io.o;
+    sparge_tensor *o = &c->io[0].o;
     *o = sparge_tensor_hnd(NULL, c->problem->dtype, c->problem->batch, c->problem->heads_q, c->problem->seqlen_q,
                            c->problem->head_dim);
     size_t o_bytes, reference_bytes = 0;
@@ -181,9 +193,8 @@ static int provide_plan(course *c)
     status = sparge_alloc(s->context, o_bytes, &o->data);
     if (status != SPARGE_OK)
         return end_with_context(c, status);
-    c->io.q = s->inputs.q;
-    c->io.k = s->inputs.k;
-    c->io.v = s->inputs.v;
+    for (size_t i = 0; i < s->input_sets; i++)
+        c->io[i] = (sparge_io){.q = s->inputs[i].q, .k = s->inputs[i].k, .v = s->inputs[i].v, .o = *o};
     status = sparge_fill(s->context, o->data, 0xff, o_bytes);
     return status == SPARGE_OK ? 0 : end_with_context(c, status);
 }
@@ -196,7 +207,7 @@ static int warm_up(course *c, int64_t *launch_ns)
     for (int32_t launches = 0; sb_schedule_warms(&s->options.schedule, launches, sum_ns); launches++) {
         sb_visit visit;
         int64_t before_ns = sb_clock_ns();
-        sparge_status status = sb_visit_run(&s->timer, c->plan, &c->io, SB_VISIT_TOTAL, 1, s->options.stop, &visit);
+        sparge_status status = sb_visit_run(&s->timer, c->plan, c->io, 1, SB_VISIT_TOTAL, 1, s->options.stop, &visit);
         if (status != SPARGE_OK)
             return end_with_context(c, status);
         int64_t wall_ns = sb_clock_ns() - before_ns;
@@ -209,9 +220,9 @@ static int warm_up(course *c, int64_t *launch_ns)
     }
     /* Warm-up must not have written what the timed launches are checked for. */
     size_t bytes;
-    if (sb_tensor_bytes(&c->io.o, &bytes) != 0)
+    if (sb_tensor_bytes(&c->io[0].o, &bytes) != 0)
         return end(c, RS_FAILED, "the output has no size");
-    sparge_status status = sparge_fill(s->context, c->io.o.data, 0xff, bytes);
+    sparge_status status = sparge_fill(s->context, c->io[0].o.data, 0xff, bytes);
     return status == SPARGE_OK ? 0 : end_with_context(c, status);
 }
 
@@ -267,7 +278,8 @@ static int run_visits(course *c, int32_t launches, sb_visit_fn fn, void *user, i
             break;
         sb_visit visit;
         sb_visit_kind kind = c->visits % 2 == 0 ? SB_VISIT_TOTAL : SB_VISIT_STAGES;
-        sparge_status status = sb_visit_run(&s->timer, c->plan, &c->io, kind, launches, s->options.stop, &visit);
+        sparge_status status =
+            sb_visit_run(&s->timer, c->plan, c->io, s->input_sets, kind, launches, s->options.stop, &visit);
         if (status != SPARGE_OK)
             return end_with_context(c, status);
         c->stopped = visit.interrupted;
@@ -288,7 +300,7 @@ static int run_visits(course *c, int32_t launches, sb_visit_fn fn, void *user, i
     if (c->visits > earlier)
         return 0;
     /* Nothing was left to time; the output is still to be made. */
-    sparge_status status = sparge_plan_run(c->plan, SPARGE_STAGE_ALL, &c->io);
+    sparge_status status = sparge_plan_run(c->plan, SPARGE_STAGE_ALL, &c->io[0]);
     return status == SPARGE_OK ? 0 : end_with_context(c, status);
 }
 
@@ -329,7 +341,7 @@ static int provide_reference(course *c)
         return 0;
     sparge_error error = {0};
     sparge_status status =
-        sb_reference_create(s->context, c->problem, &s->inputs, s->options.error_rows, c->point->request.seed,
+        sb_reference_create(s->context, c->problem, &s->inputs[0], s->options.error_rows, c->point->request.seed,
                             s->options.stop, &s->reference, &c->stopped, &error);
     if (status != SPARGE_OK)
         return end_with_status(c, status, error.text);
@@ -346,7 +358,7 @@ static int check_output(course *c)
     const sb_reference *reference = s->options.error_rows != 0 ? &s->reference : NULL;
     sb_error_sums sums = {0};
     sparge_error error = {0};
-    sparge_status status = sb_reference_compare(s->context, &c->io.o, reference, &facts->nonfinite, &sums, &error);
+    sparge_status status = sb_reference_compare(s->context, &c->io[0].o, reference, &facts->nonfinite, &sums, &error);
     if (status != SPARGE_OK)
         return end_with_status(c, status, error.text);
     facts->error_rows = reference ? reference->rows : 0;
@@ -405,6 +417,6 @@ int sb_session_measure(sb_session *session, const sb_point *point, const sb_earl
              gather_facts(&c) == 0 && provide_reference(&c) == 0 && check_output(&c) == 0)
         judge_times(&c);
     sparge_plan_destroy(c.plan);
-    sparge_free(session->context, c.io.o.data);
+    sparge_free(session->context, c.io[0].o.data);
     return code;
 }

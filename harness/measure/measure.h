@@ -17,15 +17,20 @@ typedef struct sb_measure_options {
     int (*stop)(void);   /* asked between launches and pieces of the reference: non-zero ends the point as partial */
 } sb_measure_options;
 
+enum { SB_MAX_INPUT_SETS = 64 };
+
 typedef struct sb_session {
     sparge_context *context;
     sparge_device_info device;
     sb_measure_options options;
     int64_t started_ns; /* visits are stamped relative to this: sb_clock_ns */
     sb_timer timer;
-    int has_inputs, has_reference;
+    int has_reference;
     size_t workload_index; /* of the inputs */
-    sb_inputs inputs;
+    /* The same numbers in `input_sets` places, which launches walk through in turn: on a device so many that a launch
+     * finds nothing of its inputs in the last-level cache (twice its size lies between two uses), elsewhere one. */
+    sb_inputs inputs[SB_MAX_INPUT_SETS];
+    size_t input_sets; /* 0: no inputs yet */
     sb_reference reference;
 } sb_session;
 

@@ -85,7 +85,26 @@ static void read_samples(const sb_timer *timer, const span *spans, int count, sb
     }
 }
 
-sparge_status sb_visit_run(sb_timer *timer, sparge_plan *plan, const sparge_io *io, sb_visit_kind kind,
+/* Queues up to `most` launches behind a hold, then lets them go. */
+static sparge_status launch_held(sb_timer *timer, sparge_plan *plan, const sparge_io *io, size_t sets,
+                                 const span *spans, int count, int32_t most, int (*stop)(void), sb_visit *visit)
+{
+    int32_t end = visit->launches + most;
+    sparge_status status = sparge_hold(timer->context);
+    while (status == SPARGE_OK && visit->launches < end) {
+        if (stop()) {
+            visit->interrupted = 1;
+            break;
+        }
+        size_t event = 2 * (size_t)visit->launches * (size_t)count;
+        status = launch(timer, plan, &io[(size_t)visit->launches % sets], spans, count, event);
+        visit->launches += status == SPARGE_OK;
+    }
+    sparge_status released = sparge_release(timer->context); /* also after a failure: what is queued must end */
+    return status == SPARGE_OK ? released : status;
+}
+
+sparge_status sb_visit_run(sb_timer *timer, sparge_plan *plan, const sparge_io *io, size_t sets, sb_visit_kind kind,
                            int32_t launches, int (*stop)(void), sb_visit *visit)
 {
     span spans[STAGES];
@@ -97,13 +116,10 @@ sparge_status sb_visit_run(sb_timer *timer, sparge_plan *plan, const sparge_io *
     if (!visit->sample)
         return SPARGE_ERROR_OUT_OF_MEMORY;
     sparge_status status = reserve_events(timer, 2 * samples);
-    while (status == SPARGE_OK && visit->launches < launches) {
-        if (stop()) {
-            visit->interrupted = 1;
-            break;
-        }
-        status = launch(timer, plan, io, spans, count, 2 * (size_t)visit->launches * (size_t)count);
-        visit->launches += status == SPARGE_OK;
+    int32_t held = SPARGE_HOLD_RUNS / count;
+    while (status == SPARGE_OK && visit->launches < launches && !visit->interrupted) {
+        int32_t left = launches - visit->launches;
+        status = launch_held(timer, plan, io, sets, spans, count, left < held ? left : held, stop, visit);
     }
     sparge_status waited = sparge_synchronize(timer->context);
     if (status == SPARGE_OK)

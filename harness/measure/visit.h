@@ -1,7 +1,8 @@
 /* Visits: K back-to-back launches of a plan, timed by the backend's events.
  *
  * A "total" visit has one pair of events around all stages of each launch, a "stages" visit one pair around each stage.
- * All events are recorded before the first is read, so that reading never stands between two launches of a device. */
+ * All events are recorded before the first is read, so that reading never stands between two launches of a device; and a
+ * device is held while launches queue up, so that the host's cost of a launch is not in its time. */
 #ifndef HARNESS_VISIT_H
 #define HARNESS_VISIT_H
 
@@ -30,8 +31,8 @@ typedef struct sb_visit {
     int interrupted;
 } sb_visit;
 
-/* Runs `launches` launches, fewer if stop() becomes non-zero. On failure the message is in sparge_error_string. */
-sparge_status sb_visit_run(sb_timer *timer, sparge_plan *plan, const sparge_io *io, sb_visit_kind kind,
+/* Runs `launches` launches, fewer if stop() becomes non-zero; launch k uses io[k mod sets]. On failure the message is in sparge_error_string. */
+sparge_status sb_visit_run(sb_timer *timer, sparge_plan *plan, const sparge_io *io, size_t sets, sb_visit_kind kind,
                            int32_t launches, int (*stop)(void), sb_visit *visit);
 void sb_visit_release(sb_visit *visit);
 
