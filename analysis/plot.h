@@ -90,6 +90,10 @@ void plot_end_drawing(FILE *out);
 void plot_string(const char *text, FILE *out);
 void plot_tic_string(const char *text, FILE *out);
 size_t plot_string_length(const char *text); /* characters shown */
+/* A title: a long one has several lines, broken after commas. */
+void plot_title(const char *text, FILE *out);
+/* Three digits, or all of the whole part: a time in a picture needs no exponent. */
+void plot_short_number(double value, char *text, size_t size);
 /* A number of a data block; '?' where it is not known. */
 void plot_number(double value, FILE *out);
 /* Label, range and ticks of axis "x" or "y" for data in [min, max]; `value`: all positions, for PLOT_TOKENS. */

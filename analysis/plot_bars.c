@@ -41,12 +41,13 @@ int plot_write_bars(const char *title, const char *source, const plot_bar *bar, 
         fprintf(out, "set label %zu ", 2 * i + 1);
         plot_string(bar[i].label, out);
         fprintf(out, " noenhanced at graph 0.004, first %.2f left front\n", (double)i - 0.45);
-        if (isfinite(bar[i].total.value))
-            fprintf(
-                out, "set label %zu '%.3g' at first %.6g, first %zu left offset 0.6,0 front\n", 2 * i + 2,
-                bar[i].total.value,
-                fmax(bar[i].total.value, fmax(bar[i].total.high, bar[i].stage[0] + bar[i].stage[1] + bar[i].stage[2])),
-                i);
+        if (!isfinite(bar[i].total.value))
+            continue;
+        const double stages = bar[i].stage[0] + bar[i].stage[1] + bar[i].stage[2];
+        char time_ms[32];
+        plot_short_number(bar[i].total.value, time_ms, sizeof time_ms);
+        fprintf(out, "set label %zu '%s' at first %.6g, first %zu left offset 0.6,0 front\n", 2 * i + 2, time_ms,
+                fmax(bar[i].total.value, fmax(bar[i].total.high, stages)), i);
     }
     plot_begin_drawing(title, &frame, out);
     fputs("    plot ", out);
@@ -94,8 +95,8 @@ int plot_write_orders(const char *title, const char *source, const plot_order *o
     worst = worst > 0 ? worst * 1.15 : 1;
     fputs("EOD\n", out);
     fprintf(out, "set yrange [%.6g:-0.5]\n", (double)count - 0.5);
-    plot_begin_drawing("", &frame, out);
-    fputs("    set ytics (", out);
+    plot_begin_drawing(title, &frame, out);
+    fputs("    unset title\n    set ytics (", out); /* the panels' own: the title is that of both */
     for (size_t i = 0; i < count; i++) {
         if (i)
             fputs(", ", out);
@@ -104,7 +105,7 @@ int plot_write_orders(const char *title, const char *source, const plot_order *o
     }
     fputs(")\n", out);
     fputs("    set multiplot title (kind eq 'pdf' ? '' : ", out);
-    plot_string(title, out);
+    plot_title(title, out);
     fputs(") noenhanced\n", out);
     fprintf(out,
             "    set lmargin at screen %.3f\n"

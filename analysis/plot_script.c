@@ -8,30 +8,30 @@
 
 enum {
     STRING_MAX = 52, /* characters: what one column of a paper holds beside a legend's sample */
-    TITLE_MAX = 78   /* what a picture on a screen holds */
+    TITLE_MAX = 78   /* what a line of a picture on a screen holds */
 };
 
-static size_t characters(const char *text)
+static size_t characters(const char *text, const char *end)
 {
     size_t length = 0;
-    for (; *text; length++)
+    for (; text < end; length++)
         table_code_point(&text);
     return length;
 }
 
 size_t plot_string_length(const char *text)
 {
-    const size_t length = characters(text);
+    const size_t length = characters(text, text + strlen(text));
     return length < STRING_MAX ? length : STRING_MAX;
 }
 
 /* Single quotes: gnuplot expands nothing inside them (no backslashes, backquotes or macros), a quote is doubled. Of a
  * text longer than `max` the middle is left out. */
-static void put_string(const char *text, size_t max, int tic, FILE *out)
+static void put_string(const char *text, const char *end, size_t max, int tic, FILE *out)
 {
-    const size_t length = characters(text), cut = length > max ? length - max + 1 : 0;
+    const size_t length = characters(text, end), cut = length > max ? length - max + 1 : 0;
     fputc('\'', out);
-    for (size_t i = 0; *text; i++) {
+    for (size_t i = 0; text < end; i++) {
         const char *begin = text;
         const uint32_t code = table_code_point(&text);
         if (i >= max / 2 && i < max / 2 + cut) {
@@ -50,12 +50,55 @@ static void put_string(const char *text, size_t max, int tic, FILE *out)
 
 void plot_string(const char *text, FILE *out)
 {
-    put_string(text, STRING_MAX, 0, out);
+    put_string(text, text + strlen(text), STRING_MAX, 0, out);
 }
 
 void plot_tic_string(const char *text, FILE *out)
 {
-    put_string(text, STRING_MAX, 1, out);
+    put_string(text, text + strlen(text), STRING_MAX, 1, out);
+}
+
+/* Where a title's line that begins at `text` ends: after the last comma that fits, after the first if none does. */
+static const char *title_line(const char *text)
+{
+    const char *end = text + strlen(text), *best = NULL;
+    if (characters(text, end) <= TITLE_MAX)
+        return end;
+    size_t length = 0;
+    for (const char *at = text; *at;) {
+        const int comma = table_code_point(&at) == ',';
+        length++;
+        if (best && length > TITLE_MAX)
+            break;
+        if (comma && *at == ' ')
+            best = at;
+    }
+    return best ? best : end;
+}
+
+static size_t title_lines(const char *text)
+{
+    size_t lines = 1;
+    for (text = title_line(text); *text; text = title_line(text + 1))
+        lines++;
+    return lines;
+}
+
+void plot_title(const char *text, FILE *out)
+{
+    for (;;) {
+        const char *end = title_line(text);
+        put_string(text, end, TITLE_MAX, 0, out);
+        if (!*end)
+            return;
+        fputs(".\"\\n\".", out); /* only double quotes know a new line */
+        text = end + 1;          /* a blank follows the comma */
+    }
+}
+
+void plot_short_number(double value, char *text, size_t size)
+{
+    snprintf(text, size, value >= 999.5 ? "%.0f" : "%.3g", value);
 }
 
 void plot_number(double value, FILE *out)
@@ -82,6 +125,7 @@ void plot_begin(const char *title, const char *source, FILE *out)
           "if (!exists('base')) base = ARG0[1:strlen(ARG0)-3]\n"
           "set datafile missing '?'\n"
           "set termoption noenhanced\n"
+          "set format '%g'\n" /* the default begins with a blank, which moves labels off their ticks */
           "set border 3 linewidth 0.8 linecolor rgb '#404040'\n"
           "set tics nomirror out scale 0.6\n"
           "set grid xtics ytics back linetype 1 linewidth 0.5 linecolor rgb '#dddddd'\n"
@@ -112,7 +156,7 @@ static const terminal terminals[] = {
 
 /* gnuplot lets a vertical legend be as high as the plot and a horizontal one as wide, and rearranges what is larger.
  * So the legend is vertical while it is low enough, else a single column, which counts as horizontal. */
-static void set_layout(const terminal *t, const plot_frame *frame, FILE *out)
+static void set_layout(const terminal *t, const plot_frame *frame, size_t lines, FILE *out)
 {
     const double entry = t->glyph * (double)frame->longest_entry + t->sample;
     const double plot_height = t->width * frame->height;
@@ -121,11 +165,12 @@ static void set_layout(const terminal *t, const plot_frame *frame, FILE *out)
     const int vertical = columns > 1 && t->line * (double)rows < plot_height;
     rows = vertical ? rows : frame->entries;
     const double under = t->axis + t->line * ((double)rows + 0.6);
-    const double height = t->title + plot_height + under;
+    const double above = t->title + t->line * (double)(lines - 1);
+    const double height = above + plot_height + under;
     fprintf(out, "        set terminal %s%s noenhanced size %.4g%s,%.4g%s %s\n", t->kind,
             strcmp(t->kind, "svg") == 0 ? "" : "cairo", t->width / t->unit, t->suffix, height / t->unit, t->suffix,
             t->options);
-    fprintf(out, "        set tmargin at screen %.4f\n        set bmargin at screen %.4f\n", 1 - t->title / height,
+    fprintf(out, "        set tmargin at screen %.4f\n        set bmargin at screen %.4f\n", 1 - above / height,
             under / height);
     fprintf(out,
             "        set key at screen 0.5, screen %.4f center bottom %s %zu Left reverse samplen 2.5 spacing 1.05 "
@@ -136,16 +181,18 @@ static void set_layout(const terminal *t, const plot_frame *frame, FILE *out)
 
 void plot_begin_drawing(const char *title, const plot_frame *frame, FILE *out)
 {
+    const size_t lines = title_lines(title);
     fputs("do for [kind in 'svg pdf png'] {\n", out);
     for (size_t i = 0; i < sizeof terminals / sizeof *terminals; i++) {
         const terminal *t = &terminals[i];
         fprintf(out, "    if (kind eq '%s') {\n", t->kind);
-        set_layout(t, frame, out);
-        if (strcmp(t->kind, "pdf") == 0) {
+        const int titled = strcmp(t->kind, "pdf") != 0;
+        set_layout(t, frame, titled ? lines : 1, out);
+        if (!titled) {
             fputs("        unset title\n", out);
         } else {
             fputs("        set title ", out);
-            put_string(title, TITLE_MAX, 0, out);
+            plot_title(title, out);
             fputs(" noenhanced\n", out);
         }
         fputs("    }\n", out);

@@ -16,6 +16,22 @@ static const char *known(const char *text)
     return text ? text : "";
 }
 
+/* Whether rows that a reader would take for the same inputs are not: two captured files of one name, or one that was
+ * captured again. */
+static int is_ambiguous(const report *r, const rs_point *p)
+{
+    for (size_t i = 0; i < r->rows.count; i++) {
+        const rs_point *other = &r->rows.row[i].row.point;
+        if (p->seqlen_k == other->seqlen_k && p->seqlen_q == other->seqlen_q && p->seed == other->seed &&
+            p->heads_q == other->heads_q && p->heads_kv == other->heads_kv && p->batch == other->batch &&
+            p->head_dim == other->head_dim && strcmp(known(p->workload_hash), known(other->workload_hash)) != 0 &&
+            strcmp(known(p->workload), known(other->workload)) == 0 &&
+            strcmp(known(p->dtype), known(other->dtype)) == 0)
+            return 1;
+    }
+    return 0;
+}
+
 static void describe(report *r, const rs_point *p, const char *field[FAMILY_FIELDS])
 {
     const double usual_scale = 1 / sqrt((double)p->head_dim);
@@ -32,6 +48,7 @@ static void describe(report *r, const rs_point *p, const char *field[FAMILY_FIEL
     field[FAMILY_QUERIES] = p->seqlen_q == p->seqlen_k ? "" : report_text(r, "%lld queries", (long long)p->seqlen_q);
     field[FAMILY_SCALE] =
         p->scale > 0 && fabs(p->scale / usual_scale - 1) > 1e-5 ? report_text(r, "scale %g", p->scale) : "";
+    field[FAMILY_INPUT] = is_ambiguous(r, p) ? report_text(r, "input %.8s", known(p->workload_hash)) : "";
     field[FAMILY_SEED] = report_text(r, "seed %llu", (unsigned long long)p->seed);
     field[FAMILY_BACKEND] = known(p->backend);
     field[FAMILY_DEVICE] = known(p->device);
@@ -66,10 +83,25 @@ static const char *joined(report *r, const char *text, const char *separator, co
     return report_text(r, "%s%s%s", text, *text ? separator : "", more);
 }
 
+/* A captured file's name without its ending, unless another workload is called so. */
+static const char *workload_name(report *r, const report_family *family)
+{
+    static const char ending[] = ".safetensors";
+    const char *name = family->field[FAMILY_WORKLOAD];
+    const size_t length = strlen(name), cut = sizeof ending - 1;
+    if (length <= cut || strcmp(name + length - cut, ending) != 0)
+        return name;
+    const char *text = report_text(r, "%.*s", (int)(length - cut), name);
+    for (size_t i = 0; i < r->families; i++)
+        if (strcmp(r->family[i].field[FAMILY_WORKLOAD], text) == 0)
+            return name;
+    return text;
+}
+
 /* The problem in words: always what a reader must know, the rest where families differ in it. */
 static const char *title_of(report *r, const report_family *family)
 {
-    const char *title = family->field[FAMILY_WORKLOAD];
+    const char *title = workload_name(r, family);
     const int row_order = strcmp(family->field[FAMILY_ORDER], "row") == 0;
     const int one_batch = strcmp(family->field[FAMILY_BATCH], "batch 1") == 0;
     for (family_field f = FAMILY_ORDER; f < FAMILY_FIELDS; f++) {
@@ -119,7 +151,7 @@ static void name_families(report *r)
         family->slug = "";
         if (r->families == 1)
             return;
-        const char *slug = file_part(r, family->field[FAMILY_WORKLOAD]);
+        const char *slug = file_part(r, workload_name(r, family));
         for (family_field f = FAMILY_ORDER; f < FAMILY_FIELDS; f++) {
             int differs = 0;
             for (size_t j = 0; j < r->families; j++)

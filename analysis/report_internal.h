@@ -16,6 +16,7 @@ typedef enum family_field {
     FAMILY_CAUSAL,
     FAMILY_QUERIES, /* "" where there are as many queries as keys */
     FAMILY_SCALE,   /* "" where it is 1/sqrt(D) */
+    FAMILY_INPUT,   /* "" where one name and seed are one input; else the beginning of its hash */
     FAMILY_SEED,
     FAMILY_BACKEND,
     FAMILY_DEVICE,

@@ -334,6 +334,95 @@ static void hostile_names(void **unused)
     assert_contains("out 'x' & -y/tables/summary.md", "\\<script>alert(1)\\</script>&\\|");
 }
 
+static size_t characters(const char *begin, const char *end)
+{
+    size_t count = 0;
+    for (; begin < end; begin++)
+        count += ((unsigned char)*begin & 0xc0) != 0x80;
+    return count;
+}
+
+/* Long titles have several lines, none too long for the picture, and lose nothing but the middle of a long name. */
+static void long_titles_are_broken_not_cut(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *workload, *title;
+    } cases[] = {
+        {"short", "'short, 2 heads, D 128, bf16, causal bottom-right, 2k tokens'"},
+        {"smollm2-135m-layer15.safetensors",
+         "'smollm2-135m-layer15, 2 heads, D 128, bf16, causal bottom-right, 2k tokens'"},
+        {"a-name-of-forty-two-characters-for-a-test.", "'a-name-of-forty-two-characters-for-a-test., 2 heads, D 128, "
+                                                       "bf16,'.\"\\n\".'causal bottom-right, 2k tokens'"},
+        {"name, with, commas, that, are, many, and, more, of, them, to, come, until, two, lines, are, full, of, them, "
+         "indeed, and, a, third, begins, here",
+         NULL},
+        {"0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789",
+         "'012345678901234567890123456789012345678\xe2\x80\xa6"
+         "3456789012345678901234567890123456789,'.\"\\n\".'2 heads, D 128"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t run;
+        rs_store *store = synthetic_open("title.db", &run);
+        synthetic_point p = hostile_point("dense-f16", 2048);
+        p.workload = cases[i].workload;
+        p.causal = "bottom-right";
+        p.heads_q = p.heads_kv = 2;
+        synthetic_add(store, run, &p);
+        synthetic_close(store, run);
+        const an_report_options options = {.gnuplot = "/no/such/gnuplot"};
+        char text[512];
+        assert_int_equal(report_of("title.db", "title", &options, text), AN_REPORT_NO_GNUPLOT);
+        char *script = read_file("title/figures/stages.gp");
+        const char *title = strstr(script, "set title ");
+        assert_non_null(title);
+        title += strlen("set title ");
+        if (cases[i].title && strncmp(title, cases[i].title, strlen(cases[i].title)) != 0)
+            fail_msg("expected %s, got %.200s", cases[i].title, title);
+        const char *end = strchr(title, '\n');
+        for (const char *line = title; line && line < end;) {
+            const char *next = strstr(line, ".\"\\n\".");
+            const char *quote = next && next < end ? next : strstr(line, " noenhanced");
+            assert_true(characters(line, quote) <= 78 + 2);
+            line = next && next < end ? next + 6 : NULL;
+        }
+        free(script);
+    }
+}
+
+static void times_have_no_exponent(void **unused)
+{
+    (void)unused;
+    int64_t run;
+    static const struct {
+        double ms;
+        const char *method;
+    } cases[] = {{123456.4, "a"}, {1613.2, "b"}, {0.01142, "c"}, {87.1, "d"}};
+    rs_store *store = synthetic_open("times.db", &run);
+    for (size_t i = 0; i < 4; i++) {
+        synthetic_point p = hostile_point(cases[i].method, 2048);
+        p.ms = cases[i].ms;
+        synthetic_add(store, run, &p);
+    }
+    synthetic_close(store, run);
+    const an_report_options options = {.gnuplot = "/no/such/gnuplot"};
+    char text[512];
+    assert_int_equal(report_of("times.db", "times", &options, text), AN_REPORT_NO_GNUPLOT);
+    char *script = read_file("times/figures/stages.gp");
+    const char *at = script;
+    for (size_t i = 0; i < 4; i++) {
+        char begin[32], shown[32];
+        snprintf(begin, sizeof begin, "set label %zu '", 2 * i + 2);
+        at = strstr(at, begin);
+        assert_non_null(at);
+        snprintf(shown, sizeof shown, "%.*s", (int)strcspn(at + strlen(begin), "'"), at + strlen(begin));
+        if (strchr(shown, 'e') || fabs(strtod(shown, NULL) / cases[i].ms - 1) > 0.05 ||
+            (cases[i].ms > 1000 && strchr(shown, '.')))
+            fail_msg("%s for %g ms", shown, cases[i].ms);
+    }
+    free(script);
+}
+
 static void make_empty(void)
 {
     int64_t run;
@@ -464,6 +553,8 @@ int main(void)
         cmocka_unit_test(scripts_run_again_from_anywhere),
         cmocka_unit_test(the_page_explains_itself),
         cmocka_unit_test(hostile_names),
+        cmocka_unit_test(long_titles_are_broken_not_cut),
+        cmocka_unit_test(times_have_no_exponent),
         cmocka_unit_test(an_empty_store),
         cmocka_unit_test(points_without_times),
         cmocka_unit_test(one_lonely_point),
