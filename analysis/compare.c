@@ -275,8 +275,8 @@ an_table *an_comparisons_table(const an_comparisons *comparisons)
         an_table_text(table, row->row.point.order);
         problem_cell(table, &row->row.point);
         an_table_text(table, row->label);
-        an_table_number(table, c->a ? c->a->total_ms.value : NAN, "%.4g");
-        an_table_number(table, c->b ? c->b->total_ms.value : NAN, "%.4g");
+        an_table_short(table, c->a ? c->a->total_ms.value : NAN);
+        an_table_short(table, c->b ? c->b->total_ms.value : NAN);
         an_table_number(table, c->ratio.value, "%.4f");
         an_table_number(table, c->ratio.low, "%.4f");
         an_table_number(table, c->ratio.high, "%.4f");

@@ -1,4 +1,4 @@
-/* Result rows as tables: the export, one column per fact, and the short summary. */
+/* Result rows as a table: the export, one column per fact. */
 #include "rows.h"
 
 #include <math.h>
@@ -24,9 +24,9 @@ static void estimate_columns(an_table *table, const char *name)
 
 static void estimate_cells(an_table *table, const an_estimate *estimate)
 {
-    an_table_number(table, estimate->value, "%.4g");
-    an_table_number(table, estimate->low, "%.4g");
-    an_table_number(table, estimate->high, "%.4g");
+    an_table_short(table, estimate->value);
+    an_table_short(table, estimate->low);
+    an_table_short(table, estimate->high);
 }
 
 /* Adds the columns named in a list that ends with NULL. */
@@ -39,11 +39,11 @@ static void add_columns(an_table *table, an_cell_type type, const char *const *n
 static void export_columns(an_table *table)
 {
     static const char *const workload[] = {"workload", "workload_hash", "order", "grid", NULL};
-    static const char *const method[] = {"method", "parameters", "backend", "device", NULL};
+    static const char *const method[] = {"method", "parameters", "settings", "backend", "device", NULL};
     static const char *const shape[] = {"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k", "head_dim", NULL};
     static const char *const semantics[] = {"dtype", "causal", NULL};
     static const char *const sparsity[] = {"seed", "threads", "sparsity", "sparsity_mg", "sparsity_pv", NULL};
-    static const char *const blocks[] = {"pv_unit", "block_q", "block_k", NULL};
+    static const char *const blocks[] = {"sim_q", "sim_k", "pv_unit", "block_q", "block_k", NULL};
     static const char *const stage[] = {"total_ms", "prepare_ms", "select_ms", "attend_ms", NULL};
     static const char *const rates[] = {"samples", "visits", "tops", "attend_tops", "executed_tops", NULL};
     static const char *const error[] = {"rel_l1",    "rel_l2",     "cosine",         "rmse", "max_abs",
@@ -91,6 +91,7 @@ static void export_row(an_table *table, const an_row *r)
     an_table_integer(table, p->text_tokens);
     an_table_text(table, p->method);
     an_table_text(table, p->parameters);
+    an_table_text(table, p->settings);
     an_table_text(table, p->backend);
     an_table_text(table, p->device);
     an_table_integer(table, p->batch);
@@ -107,6 +108,8 @@ static void export_row(an_table *table, const an_row *r)
     an_table_number(table, f->sparsity_mg, "%.4f");
     an_table_number(table, f->sparsity_pv, "%.4f");
     an_table_text(table, f->sparsity_basis);
+    an_table_number(table, f->sim_q, "%.4f");
+    an_table_number(table, f->sim_k, "%.4f");
     count_cell(table, f->pv_unit);
     count_cell(table, f->block_q);
     count_cell(table, f->block_k);
@@ -116,9 +119,9 @@ static void export_row(an_table *table, const an_row *r)
     estimate_cells(table, &r->attend_ms);
     an_table_integer(table, (int64_t)r->total_count);
     an_table_integer(table, (int64_t)r->visits);
-    an_table_number(table, r->tops, "%.4g");
-    an_table_number(table, r->attend_tops, "%.4g");
-    an_table_number(table, r->executed_tops, "%.4g");
+    an_table_short(table, r->tops);
+    an_table_short(table, r->attend_tops);
+    an_table_short(table, r->executed_tops);
     an_table_number(table, f->rel_l1, "%.3e");
     an_table_number(table, f->rel_l2, "%.3e");
     an_table_number(table, f->cosine, "%.6f");
@@ -145,32 +148,5 @@ an_table *an_rows_table(const an_rows *rows)
     export_columns(table);
     for (size_t i = 0; i < rows->count; i++)
         export_row(table, &rows->row[i]);
-    return table;
-}
-
-an_table *an_rows_summary(const an_rows *rows)
-{
-    an_table *table = an_table_create();
-    if (!table)
-        return NULL;
-    an_table_column(table, "workload", AN_TEXT);
-    an_table_column(table, "seqlen", AN_NUMBER);
-    an_table_column(table, "method", AN_TEXT);
-    an_table_column(table, "total_ms", AN_NUMBER);
-    an_table_column(table, "tops", AN_NUMBER);
-    an_table_column(table, "sparsity", AN_NUMBER);
-    an_table_column(table, "rel_l1", AN_NUMBER);
-    an_table_column(table, "status", AN_TEXT);
-    for (size_t i = 0; i < rows->count; i++) {
-        const an_row *r = &rows->row[i];
-        an_table_text(table, r->row.point.workload);
-        an_table_integer(table, r->row.point.seqlen_q);
-        an_table_text(table, r->label);
-        an_table_number(table, r->total_ms.value, "%.4g");
-        an_table_number(table, r->tops, "%.4g");
-        an_table_number(table, r->row.facts.sparsity, "%.3f");
-        an_table_number(table, r->row.facts.rel_l1, "%.2e");
-        an_table_text(table, rs_outcome_name(r->row.outcome));
-    }
     return table;
 }

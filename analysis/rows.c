@@ -1,5 +1,5 @@
-/* Loading result rows: every measurement of a store with medians, intervals and rates. Labels are made in
- * row_labels.c, tables in row_tables.c. */
+/* Loading result rows: every measurement of a store with medians, intervals, rates and a label. Tables are made in
+ * row_tables.c. */
 #include "rows.h"
 
 #include <math.h>
@@ -37,40 +37,13 @@ static int keep_texts(an_rows *rows, rs_row *row)
     rs_run *run = &row->run;
     rs_point *point = &row->point;
     const char **const texts[] = {
-        &run->started_utc,
-        &run->ended_utc,
-        &run->status,
-        &run->command,
-        &run->program_version,
-        &run->git_sha,
-        &run->build_type,
-        &run->compiler,
-        &run->compiler_flags,
-        &run->binary_sha256,
-        &run->backend,
-        &run->device_name,
-        &run->device_uuid,
-        &run->device_arch,
-        &run->host,
-        &run->os,
-        &run->cpu_model,
-        &run->driver,
-        &run->cuda_runtime,
-        &run->note,
-        &point->key,
-        &point->workload,
-        &point->workload_hash,
-        &point->order,
-        &point->grid,
-        &point->method,
-        &point->parameters,
-        &point->backend,
-        &point->device,
-        &point->dtype,
-        &point->causal,
-        &row->reason,
-        &row->repro,
-        &row->facts.sparsity_basis,
+        &run->started_utc, &run->ended_utc,    &run->status,          &run->command,        &run->program_version,
+        &run->git_sha,     &run->build_type,   &run->compiler,        &run->compiler_flags, &run->binary_sha256,
+        &run->backend,     &run->device_name,  &run->device_uuid,     &run->device_arch,    &run->host,
+        &run->os,          &run->cpu_model,    &run->driver,          &run->cuda_runtime,   &run->note,
+        &point->key,       &point->workload,   &point->workload_hash, &point->order,        &point->grid,
+        &point->method,    &point->parameters, &point->settings,      &point->backend,      &point->device,
+        &point->dtype,     &point->causal,     &row->reason,          &row->repro,          &row->facts.sparsity_basis,
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
@@ -189,6 +162,21 @@ static rs_status load_samples(rs_store *store, an_row *row, int *failed, rs_erro
         free(visit);
     }
     return RS_OK;
+}
+
+int an_rows_set_labels(an_rows *rows)
+{
+    for (size_t i = 0; i < rows->count; i++) {
+        an_row *row = &rows->row[i];
+        const char *method = row->row.point.method, *settings = row->row.point.settings;
+        const size_t size = strlen(method) + strlen(settings) + 2;
+        free(row->label);
+        row->label = malloc(size);
+        if (!row->label)
+            return -1;
+        snprintf(row->label, size, "%s%s%s", method, *settings ? " " : "", settings);
+    }
+    return 0;
 }
 
 static int compare_keys(const void *a, const void *b)

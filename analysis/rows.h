@@ -7,8 +7,9 @@
 #include "table.h"
 
 typedef struct an_row {
-    rs_row row;  /* strings owned by the an_rows */
-    char *label; /* method with the parameters that differ from other rows of the set: "sparge-int8-fp8 tau=0.9" */
+    rs_row row; /* strings owned by the an_rows */
+    char *
+        label; /* the method and its settings, those parameters that are not at their defaults: "sparge-f16 tau=0.95" */
     an_estimate total_ms, prepare_ms, select_ms, attend_ms; /* median, 95 % interval; NAN where not measured */
     double tops, attend_tops, executed_tops;                /* 10^12/s; design.md 4.1 */
     double *total_ns;                                       /* all samples in order */
@@ -33,7 +34,9 @@ int an_rows_set_labels(an_rows *rows);
 
 /* The export columns of docs/schema.md, in order. Caller destroys. NULL if out of memory. */
 an_table *an_rows_table(const an_rows *rows);
-/* The short table that sweep prints at its end: workload, seqlen, method, total ms, tops, sparsity, rel_l1, status. */
+/* The short table that sweep prints at its end: workload, what varies within a workload (order, heads, ...), seqlen,
+ * method, time with its interval, tops, sparsity, rel_l1, status; and a note where a row needs one. */
 an_table *an_rows_summary(const an_rows *rows);
+int an_rows_have_notes(const an_rows *rows); /* 1: some rows skipped no block since blocks are less alike than theta */
 
 #endif

@@ -105,6 +105,11 @@ void an_table_number(an_table *table, double value, const char *format)
     add_cell(table, CELL_REAL, text, 0, value);
 }
 
+void an_table_short(an_table *table, double value)
+{
+    an_table_number(table, value, fabs(value) >= 9999.5 ? "%.0f" : "%.4g");
+}
+
 size_t an_table_rows(const an_table *table)
 {
     return table->columns ? (table->cells + table->columns - 1) / table->columns : 0;

@@ -20,6 +20,8 @@ void an_table_text(an_table *table, const char *value); /* NULL = missing (null 
 void an_table_integer(an_table *table, int64_t value);
 void an_table_number(an_table *table, double value, const char *format); /* NAN = missing; format for text, e.g. "%.3f";
                                                                             JSON and CSV get %.17g's shortest round trip */
+/* The same with the text of four digits, or all of the whole part: 0.1234, 12.34, 12345. */
+void an_table_short(an_table *table, double value);
 /* JSON is {"schema_version":1,"rows":[{...}]}; infinite numbers are null there, "inf" and "-inf" elsewhere. Aligned text
  * and Markdown show control characters as '?'. CSV lines end in CR LF. 0, or -1 on a write error or an earlier
  * allocation failure. */

@@ -30,8 +30,9 @@ struct rs_store {
     "started_utc, ended_utc, status, command, host, os, cpu_model, cpu_threads, driver, cuda_runtime, seed, note"
 #define RS_VISIT_COLUMNS "position, kind, timer, started_ns, launches, clock_mhz, power_mw, temperature_c, flags"
 #define RS_POINT_COLUMNS                                                                                               \
-    "key, workload, workload_hash, token_order, grid, text_tokens, seed, method, parameters, backend, device, batch, " \
-    "heads_q, heads_kv, seqlen_q, seqlen_k, head_dim, dtype, causal, scale, threads"
+    "key, workload, workload_hash, token_order, grid, text_tokens, seed, method, parameters, settings, backend, "      \
+    "device, "                                                                                                         \
+    "batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim, dtype, causal, scale, threads"
 #define RS_FACT_COLUMNS                                                                                                \
     "sparsity, sparsity_mg, sparsity_pv, sparsity_basis, pv_unit, block_q, block_k, units_visible, units_qk, "         \
     "units_pv_skipped, dense_ops, executed_ops, workspace_bytes, sim_q, sim_k, error_rows, error_all_rows, rel_l1, "   \

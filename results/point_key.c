@@ -1,4 +1,5 @@
-/* The key of a point: SHA-256 of a canonical text of all its fields, the same on every machine (docs/schema.md). */
+/* The key of a point: SHA-256 of a canonical text of its fields, the same on every machine (docs/schema.md). The settings
+ * are left out: they follow from the method and its parameters. */
 #include "internal.h"
 
 #include "sha256.h"
@@ -51,8 +52,9 @@ rs_status rs_point_check(const rs_point *point, const char *path, rs_error *erro
         {"workload", point->workload}, {"workload_hash", point->workload_hash},
         {"order", point->order},       {"grid", point->grid},
         {"method", point->method},     {"parameters", point->parameters},
-        {"backend", point->backend},   {"device", point->device},
-        {"dtype", point->dtype},       {"causal", point->causal},
+        {"settings", point->settings}, {"backend", point->backend},
+        {"device", point->device},     {"dtype", point->dtype},
+        {"causal", point->causal},
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (texts[i].value == NULL)

@@ -77,6 +77,7 @@ static void read_point(rs_query *query, rs_point *point)
     point->seed = rs_column_unsigned(query);
     point->method = rs_column_text(query);
     point->parameters = rs_column_text(query);
+    point->settings = rs_column_text(query);
     point->backend = rs_column_text(query);
     point->device = rs_column_text(query);
     point->batch = rs_column_integer(query);
@@ -118,6 +119,26 @@ static void read_facts(rs_query *query, rs_facts *facts)
     facts->nonfinite = rs_column_count(query);
 }
 
+/* The columns that read_run takes. */
+#define SELECT_RUNS                                                                                                    \
+    "SELECT run.id, " RS_RUN_COLUMNS ", " RS_BUILD_COLUMNS ", " RS_DEVICE_COLUMNS                                      \
+    " FROM (SELECT id, build_id, device_id, " RS_RUN_COLUMNS " FROM run) AS run"                                       \
+    " JOIN build ON build.id = run.build_id JOIN device ON device.id = run.device_id"
+
+rs_status rs_runs(rs_store *store, rs_run_fn fn, void *user, rs_error *error)
+{
+    rs_query query;
+    rs_query_begin(&query, store, "reading the runs", SELECT_RUNS " ORDER BY run.id");
+    int stop = 0;
+    while (!stop && rs_step(&query)) {
+        rs_run run;
+        read_run(&query, &run);
+        stop = fn(user, &run);
+    }
+    rs_status status = rs_query_end(&query, error);
+    return status == RS_OK ? rs_succeed(error) : status;
+}
+
 /* The statement gives one row for the id bound to it, whose texts live until it is used again. */
 static int look_up(rs_query *query, int64_t id)
 {
@@ -134,10 +155,7 @@ rs_status rs_rows(rs_store *store, rs_row_fn fn, void *user, rs_error *error)
     rs_query_begin(&measurement, store, what,
                    "SELECT id, run_id, point_id, outcome, reason, repro, " RS_FACT_COLUMNS
                    " FROM measurement ORDER BY id");
-    rs_query_begin(&run, store, what,
-                   "SELECT run.id, " RS_RUN_COLUMNS ", " RS_BUILD_COLUMNS ", " RS_DEVICE_COLUMNS
-                   " FROM (SELECT id, build_id, device_id, " RS_RUN_COLUMNS " FROM run WHERE id = ?1) AS run"
-                   " JOIN build ON build.id = run.build_id JOIN device ON device.id = run.device_id");
+    rs_query_begin(&run, store, what, SELECT_RUNS " WHERE run.id = ?1");
     rs_query_begin(&point, store, what, "SELECT id, " RS_POINT_COLUMNS " FROM point WHERE id = ?1");
 
     int stop = 0;

@@ -57,7 +57,8 @@ typedef struct rs_run {
 rs_status rs_run_begin(rs_store *store, const rs_run *run, int64_t *run_id, rs_error *error);
 rs_status rs_run_end(rs_store *store, int64_t run_id, const char *status, const char *note, rs_error *error);
 
-/* A point: what is measured, independent of when. Equal points (all fields below) share one row and one key. */
+/* A point: what is measured, independent of when. Equal points (all fields below but settings) share one row and one
+ * key. */
 typedef struct rs_point {
     int64_t id;
     const char *key;           /* out: SHA-256 of the canonical text of all fields, hex */
@@ -69,6 +70,7 @@ typedef struct rs_point {
     uint64_t seed;
     const char *method;
     const char *parameters;       /* canonical JSON object of all parameters, keys sorted: {"tau":"0.98",...} */
+    const char *settings;         /* those that differ from their defaults, sorted: "sink=on topk=0.25", or "" */
     const char *backend, *device; /* device = name */
     int64_t batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim;
     const char *dtype, *causal;
@@ -141,6 +143,11 @@ rs_status rs_measurement_end(rs_store *store, int64_t measurement_id, rs_outcome
  * *measurement_id 0. *visits: how many it has; the next one has this position. */
 rs_status rs_point_state(rs_store *store, const char *point_key, rs_outcome *outcome, int64_t *measurement_id,
                          int32_t *visits, rs_error *error);
+
+/* Every run, in the order they were begun; also those without measurements. Strings live until the callback returns; a
+ * non-zero return stops and is not an error. */
+typedef int (*rs_run_fn)(void *user, const rs_run *run);
+rs_status rs_runs(rs_store *store, rs_run_fn fn, void *user, rs_error *error);
 
 /* Reading. One row per measurement, in the order they were begun; samples on demand. Strings live until the callback
  * returns; a non-zero return stops and is not an error. */

@@ -161,7 +161,7 @@ rs_status rs_run_end(rs_store *store, int64_t run_id, const char *run_status, co
         return status;
     rs_query query;
     rs_query_begin(&query, store, what,
-                   "UPDATE run SET ended_utc = strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), status = ?1,"
+                   "UPDATE run SET ended_utc = strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), status = ?1,"
                    " note = ifnull(?2, note) WHERE id = ?3");
     rs_bind_text(&query, run_status);
     rs_bind_text(&query, note);
@@ -197,7 +197,7 @@ static rs_status insert_point(const rs_store *store, const rs_point *point, cons
     rs_query query;
     rs_query_begin(&query, store, "adding a point",
                    "INSERT INTO point (" RS_POINT_COLUMNS
-                   ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id");
+                   ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id");
     rs_bind_text(&query, key);
     rs_bind_text(&query, point->workload);
     rs_bind_text(&query, point->workload_hash);
@@ -207,6 +207,7 @@ static rs_status insert_point(const rs_store *store, const rs_point *point, cons
     rs_bind_unsigned(&query, point->seed);
     rs_bind_text(&query, point->method);
     rs_bind_text(&query, point->parameters);
+    rs_bind_text(&query, point->settings);
     rs_bind_text(&query, point->backend);
     rs_bind_text(&query, point->device);
     rs_bind_integer(&query, point->batch);

@@ -26,7 +26,7 @@ static sparge_status time_dense(sparge_context *context, const sparge_io *io, do
     for (int launch = 0; launch < 2 && status == SPARGE_OK; launch++) {
         sb_visit visit;
         int64_t before_ns = sb_clock_ns();
-        status = sb_visit_run(&timer, plan, io, SB_VISIT_TOTAL, 1, never, &visit);
+        status = sb_visit_run(&timer, plan, io, 1, SB_VISIT_TOTAL, 1, never, &visit);
         if (status == SPARGE_OK) {
             int64_t ns = visit.sum_ns > 0 ? visit.sum_ns : sb_clock_ns() - before_ns;
             *seconds = (double)ns / 1e9;

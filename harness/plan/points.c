@@ -117,7 +117,7 @@ static json_t *stored_value(const sparge_params *params, const sparge_param_desc
     return json_sprintf("%s@%.16s", slash ? slash + 1 : value, hex);
 }
 
-static char *parameters_json(const sparge_params *params)
+static json_t *parameters_object(const sparge_params *params)
 {
     const sparge_method *method = sparge_params_method(params);
     json_t *object = json_object();
@@ -126,9 +126,50 @@ static char *parameters_json(const sparge_params *params)
         const sparge_param_desc *desc = sparge_method_param_at(method, i);
         failed = json_object_set_new(object, desc->name, stored_value(params, desc)) != 0;
     }
-    char *text = failed ? NULL : json_dumps(object, JSON_SORT_KEYS | JSON_COMPACT);
+    if (!failed)
+        return object;
     json_decref(object);
-    return text;
+    return NULL;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const sparge_param_desc *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+/* Is the parameter at its default? One that another replaces is unset by default as long as that one is given. */
+static int is_default(const sparge_param_desc *desc, const sparge_params *params, const sparge_params *defaults)
+{
+    const char *value = sparge_params_get(params, desc->name);
+    const char *replacement = desc->replaced_by ? sparge_params_get(params, desc->replaced_by) : NULL;
+    if (replacement && strcmp(replacement, sparge_params_get(defaults, desc->replaced_by)) != 0)
+        return *value == '\0';
+    return strcmp(value, sparge_params_get(defaults, desc->name)) == 0;
+}
+
+/* `stored` is what parameters_object gave. */
+static char *settings_text(const sparge_params *params, const json_t *stored)
+{
+    const sparge_method *method = sparge_params_method(params);
+    const size_t count = sparge_method_param_count(method);
+    const sparge_param_desc **sorted = calloc(count + 1, sizeof *sorted);
+    sparge_params *defaults = NULL;
+    sb_text text = {0};
+    sb_text_add(&text, "%s", ""); /* no settings are an empty text, not none */
+    if (!sorted || sparge_params_create(method, &defaults) != SPARGE_OK)
+        text.failed = 1;
+    for (size_t i = 0; sorted && i < count; i++)
+        sorted[i] = sparge_method_param_at(method, i);
+    if (!text.failed)
+        qsort(sorted, count, sizeof *sorted, by_name);
+    for (size_t i = 0; i < count && !text.failed; i++)
+        if (!is_default(sorted[i], params, defaults))
+            sb_text_add(&text, "%s%s=%s", text.length ? " " : "", sorted[i]->name,
+                        json_string_value(json_object_get(stored, sorted[i]->name)));
+    sparge_params_destroy(defaults);
+    free(sorted);
+    return sb_text_take(&text);
 }
 
 static void add_option(sb_text *text, const char *option, const char *value)
@@ -200,6 +241,7 @@ static void release_point(sb_point *point)
     sparge_params_destroy(point->params);
     free(point->repro);
     free(point->parameters);
+    free(point->settings);
 }
 
 static int make_point(const sb_axes *axes, const size_t *index, const sparge_method *method, sb_point *point)
@@ -214,9 +256,12 @@ static int make_point(const sb_axes *axes, const size_t *index, const sparge_met
     if (!axes->all_methods &&
         sparge_params_check(point->params, &point->workload.problem, &error) == SPARGE_ERROR_INVALID_ARGUMENT)
         return sb_fail(SB_EXIT_USAGE, "%s on %s: %s", sparge_method_name(method), point->workload.name, error.text);
-    point->parameters = parameters_json(point->params);
+    json_t *parameters = parameters_object(point->params);
+    point->parameters = parameters ? json_dumps(parameters, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
+    point->settings = parameters ? settings_text(point->params, parameters) : NULL;
+    json_decref(parameters);
     point->repro = make_repro(axes, index, point);
-    return point->parameters && point->repro ? SB_EXIT_OK : out_of_memory();
+    return point->parameters && point->settings && point->repro ? SB_EXIT_OK : out_of_memory();
 }
 
 /* --- all points --- */
@@ -379,12 +424,6 @@ void sb_points_release(sb_points *points)
 
 void sb_point_label(const sb_point *point, char *text, size_t size)
 {
-    const sparge_method *method = sparge_params_method(point->params);
-    int used = snprintf(text, size, "%s", sparge_method_name(method));
-    for (size_t i = 0; i < sparge_method_param_count(method) && used >= 0 && (size_t)used < size; i++) {
-        const sparge_param_desc *desc = sparge_method_param_at(method, i);
-        const char *value = sparge_params_get(point->params, desc->name);
-        if (value[0] != '\0' && strcmp(value, desc->default_value) != 0)
-            used += snprintf(text + used, size - (size_t)used, " %s=%s", desc->name, value);
-    }
+    snprintf(text, size, "%s%s%s", sparge_method_name(sparge_params_method(point->params)), *point->settings ? " " : "",
+             point->settings);
 }

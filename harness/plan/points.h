@@ -12,6 +12,7 @@ typedef struct sb_point {
     sparge_params *params;
     char *repro;      /* "sparge-bench sweep ...": the options that name this point alone, no others */
     char *parameters; /* canonical JSON object of all parameters, keys sorted */
+    char *settings;   /* those that differ from their defaults, sorted: "sink=on topk=0.25", or "" */
 } sb_point;
 
 typedef struct sb_points {
@@ -31,7 +32,7 @@ extern const size_t sb_point_option_count;
 int sb_points_create(const sb_arguments *arguments, sb_points *points);
 void sb_points_release(sb_points *points);
 
-/* "sparge-int8-fp8 tau=0.9": the method and the parameters that were given. */
+/* "sparge-int8-fp8 tau=0.9": the method and its settings. */
 void sb_point_label(const sb_point *point, char *text, size_t size);
 
 #endif

@@ -21,6 +21,7 @@ rs_status sb_record_point(const sb_point *point, const sparge_device_info *devic
         .seed = workload->seed,
         .method = sparge_method_name(sparge_params_method(point->params)),
         .parameters = point->parameters,
+        .settings = point->settings,
         .backend = device->backend,
         .device = device->name,
         .batch = problem->batch,

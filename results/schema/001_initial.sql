@@ -61,7 +61,8 @@ CREATE TABLE run (
     note         TEXT
 ) STRICT;
 
--- What is measured, independent of when. key is the SHA-256 of all the other columns.
+-- What is measured, independent of when. key is the SHA-256 of all the other columns but settings, which follows from
+-- method and parameters.
 CREATE TABLE point (
     id            INTEGER PRIMARY KEY,
     key           TEXT NOT NULL UNIQUE
@@ -76,6 +77,7 @@ CREATE TABLE point (
     method        TEXT NOT NULL CONSTRAINT "method must be named" CHECK (length(method) > 0),
     parameters    TEXT NOT NULL CONSTRAINT "parameters must be a JSON object"
                   CHECK (json_valid(parameters) AND json_type(parameters) = 'object'),
+    settings      TEXT NOT NULL, -- the parameters that differ from their defaults: "sink=on topk=0.25"
     backend       TEXT NOT NULL,
     device        TEXT NOT NULL,
     batch         INTEGER NOT NULL CONSTRAINT "batch must be positive" CHECK (batch > 0),
@@ -192,10 +194,11 @@ WITH medians AS (
 )
 SELECT
     point.workload, point.workload_hash, point.token_order AS "order", point.grid, point.text_tokens,
-    point.method, point.parameters, point.backend, point.device,
+    point.method, point.parameters, point.settings, point.backend, point.device,
     point.batch, point.heads_q, point.heads_kv, point.seqlen_q, point.seqlen_k, point.head_dim,
     point.dtype, point.causal, point.seed, point.threads,
-    m.sparsity, m.sparsity_mg, m.sparsity_pv, m.sparsity_basis, m.pv_unit, m.block_q, m.block_k,
+    m.sparsity, m.sparsity_mg, m.sparsity_pv, m.sparsity_basis, m.sim_q, m.sim_k,
+    m.pv_unit, m.block_q, m.block_k,
     medians.total_ms, medians.prepare_ms, medians.select_ms, medians.attend_ms,
     ifnull(medians.samples, 0) AS samples,
     (SELECT count(*) FROM visit WHERE visit.measurement_id = m.id AND visit.kind = 'total') AS visits,

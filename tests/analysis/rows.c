@@ -58,36 +58,22 @@ static void rates_by_hand(void **unused)
     free(row.total_ns);
 }
 
-static void label(const char *method, const char *parameters, an_row *row)
-{
-    *row = (an_row){.row.point = {.method = method, .parameters = parameters}};
-}
-
-static void labels_name_what_differs(void **unused)
+/* All that is not at its default, whether other rows have the same or not: a reader sees no other place that says it. */
+static void labels_say_every_setting(void **unused)
 {
     (void)unused;
-    an_row row[6];
-    an_rows rows = {.row = row, .count = 6};
-    label("sparge-f16", "{\"lambda\":\"-inf\",\"tau\":\"0.9\",\"theta\":\"0.6\",\"topk\":\"\"}", &row[0]);
-    label("sparge-f16", "{\"lambda\":\"-5\",\"tau\":\"0.9\",\"theta\":\"0.6\",\"topk\":\"\"}", &row[1]);
-    label("sparge-f16", "{\"lambda\":\"-5\",\"tau\":\"\",\"theta\":\"0.6\",\"topk\":\"0.5\"}", &row[2]);
-    label("window", "{\"size\":64,\"sink\":\"4\"}", &row[3]);
-    label("window", "{\"size\":128,\"sink\":\"4\"}", &row[4]);
-    label("dense-f16", "not JSON", &row[5]);
-    assert_int_equal(an_rows_set_labels(&rows), 0);
-    static const char *const expected[] = {"sparge-f16 lambda=-inf tau=0.9",
-                                           "sparge-f16 lambda=-5 tau=0.9",
-                                           "sparge-f16 lambda=-5 topk=0.5",
-                                           "window size=64",
-                                           "window size=128",
+    an_row row[] = {{.row.point = {.method = "sparge-f16", .settings = "lambda=-5 topk=0.5"}},
+                    {.row.point = {.method = "sparge-f16", .settings = "lambda=-5 topk=0.5"}},
+                    {.row.point = {.method = "dense-f16", .settings = ""}}};
+    static const char *const expected[] = {"sparge-f16 lambda=-5 topk=0.5", "sparge-f16 lambda=-5 topk=0.5",
                                            "dense-f16"};
-    for (size_t i = 0; i < 6; i++)
+    an_rows rows = {.row = row, .count = 3};
+    for (int again = 0; again < 2; again++)
+        assert_int_equal(an_rows_set_labels(&rows), 0);
+    for (size_t i = 0; i < 3; i++) {
         assert_string_equal(row[i].label, expected[i]);
-    rows.count = 1; /* alone, nothing differs */
-    assert_int_equal(an_rows_set_labels(&rows), 0);
-    assert_string_equal(row[0].label, "sparge-f16");
-    for (size_t i = 0; i < 6; i++)
         free(row[i].label);
+    }
 }
 
 static synthetic_point point(const char *method, int64_t seqlen, double ms)
@@ -178,9 +164,10 @@ static void export_columns(void **unused)
 {
     (void)unused;
     static const char header[] =
-        "workload,workload_hash,order,grid,text_tokens,method,parameters,backend,device,batch,heads_q,heads_kv,"
-        "seqlen_q,seqlen_k,head_dim,dtype,causal,seed,threads,sparsity,sparsity_mg,sparsity_pv,sparsity_basis,pv_unit,"
-        "block_q,block_k,total_ms,total_ms_low,total_ms_high,prepare_ms,prepare_ms_low,prepare_ms_high,select_ms,"
+        "workload,workload_hash,order,grid,text_tokens,method,parameters,settings,backend,device,batch,heads_q,"
+        "heads_kv,seqlen_q,seqlen_k,head_dim,dtype,causal,seed,threads,sparsity,sparsity_mg,sparsity_pv,"
+        "sparsity_basis,sim_q,sim_k,pv_unit,block_q,block_k,total_ms,total_ms_low,total_ms_high,prepare_ms,prepare_ms_"
+        "low,prepare_ms_high,select_ms,"
         "select_ms_low,select_ms_high,attend_ms,attend_ms_low,attend_ms_high,samples,visits,tops,attend_tops,"
         "executed_tops,rel_l1,rel_l2,cosine,rmse,max_abs,nonfinite,error_rows,error_all_rows,workspace_bytes,status,"
         "reason,repro,run,started_utc,git_sha,point_key\r\n";
@@ -211,11 +198,111 @@ static void export_columns(void **unused)
     free(text);
 
     char *summary = written(an_rows_summary(&rows), AN_CSV);
-    assert_non_null(strstr(summary, "workload,seqlen,method,total_ms,tops,sparsity,rel_l1,status\r\nw,256,a,"));
-    assert_non_null(strstr(summary, "\r\nw,256,c,,,,,skipped\r\n"));
+    assert_non_null(
+        strstr(summary, "workload,seqlen,method,total_ms,ms_low,ms_high,tops,sparsity,rel_l1,status\r\nw,256,a,"));
+    assert_non_null(strstr(summary, "\r\nw,256,c,,,,,,,skipped\r\n"));
     free(summary);
     an_rows_release(&rows);
     unlink(database);
+}
+
+static an_row summary_row(const char *workload, int64_t heads_q, int64_t heads_kv, uint64_t seed)
+{
+    return (an_row){.label = "m",
+                    .row = {.point = {.workload = workload,
+                                      .order = "row",
+                                      .batch = 1,
+                                      .heads_q = heads_q,
+                                      .heads_kv = heads_kv,
+                                      .seqlen_q = 64,
+                                      .head_dim = 64,
+                                      .dtype = "f16",
+                                      .causal = "none",
+                                      .parameters = "{\"theta\":\"0.6\"}",
+                                      .device = "d",
+                                      .seed = seed},
+                            .outcome = RS_DONE,
+                            .facts = {.sparsity = 0, .sim_q = NAN, .sim_k = NAN}}};
+}
+
+static void the_summary_shows_what_varies(void **unused)
+{
+    (void)unused;
+    an_row row[] = {summary_row("a", 32, 8, 1), summary_row("a", 32, 8, 1), summary_row("b", 4, 4, 1)};
+    const an_rows rows = {.row = row, .count = 3};
+    char *text = written(an_rows_summary(&rows), AN_CSV);
+    assert_non_null(strstr(text, "workload,seqlen,method,")); /* b has other heads, which is no axis of a sweep */
+    free(text);
+    row[1].row.point.heads_q = row[1].row.point.heads_kv = 16;
+    row[1].row.point.seed = UINT64_MAX;
+    text = written(an_rows_summary(&rows), AN_CSV);
+    assert_non_null(strstr(text, "workload,heads,seed,seqlen,method,"));
+    assert_non_null(strstr(text, "\r\na,32/8,1,64,m,"));
+    assert_non_null(strstr(text, "\r\na,16,18446744073709551615,64,m,"));
+    assert_non_null(strstr(text, "\r\nb,4,1,64,m,"));
+    free(text);
+    struct {
+        const char *name, **value;
+    } texts[] = {{"order", &row[1].row.point.order},
+                 {"dtype", &row[1].row.point.dtype},
+                 {"causal", &row[1].row.point.causal},
+                 {"device", &row[1].row.point.device}};
+    for (size_t i = 0; i < 4; i++) {
+        row[1] = row[0];
+        *texts[i].value = "other";
+        char header[64];
+        snprintf(header, sizeof header, "workload,%s,seqlen,", texts[i].name);
+        text = written(an_rows_summary(&rows), AN_CSV);
+        assert_non_null(strstr(text, header));
+        free(text);
+    }
+    row[1] = row[0];
+    row[1].row.point.batch = row[1].row.point.head_dim = row[1].row.point.threads = 7;
+    text = written(an_rows_summary(&rows), AN_CSV);
+    assert_non_null(strstr(text, "workload,batch,head_dim,threads,seqlen,"));
+    free(text);
+}
+
+static void notes_tell_of_blocks_below_theta(void **unused)
+{
+    (void)unused;
+    an_row row[] = {summary_row("a", 1, 1, 1), summary_row("a", 1, 1, 1)};
+    const an_rows rows = {.row = row, .count = 2};
+    row[0].row.facts.sim_q = 0.7; /* above theta: something else kept it from skipping */
+    row[0].row.facts.sim_k = 0.65;
+    assert_false(an_rows_have_notes(&rows));
+    row[1].row.facts.sim_q = 0.7;
+    row[1].row.facts.sim_k = 0.25;
+    assert_true(an_rows_have_notes(&rows));
+    char *text = written(an_rows_summary(&rows), AN_CSV);
+    assert_non_null(strstr(text, ",status,note\r\n"));
+    assert_non_null(strstr(text, ",done,\r\n"));
+    assert_non_null(strstr(text, ",done,\"blocks too unlike: sim_q 0.700, sim_k 0.250, theta 0.6\"\r\n"));
+    free(text);
+    static const char *const no_theta[] = {"{}", "{\"theta\":\"\"}", "{\"theta\":\"per-head:0123456789abcdef\"}",
+                                           "{\"theta\":\"-1\"}"};
+    for (size_t i = 0; i < 4; i++) {
+        row[1].row.point.parameters = no_theta[i];
+        assert_false(an_rows_have_notes(&rows));
+    }
+    row[1].row.point.parameters = row[0].row.point.parameters;
+    row[1].row.facts.sparsity_mg = 0.01; /* some were skipped */
+    assert_false(an_rows_have_notes(&rows));
+    row[1].row.facts.sparsity_mg = 0;
+    row[1].row.outcome = RS_FAILED;
+    assert_false(an_rows_have_notes(&rows));
+}
+
+static void long_times_have_no_exponent(void **unused)
+{
+    (void)unused;
+    an_row row = summary_row("a", 1, 1, 1);
+    const an_rows rows = {.row = &row, .count = 1};
+    row.total_ms = (an_estimate){123456.7, 9999.6, 1613.2, 0.95};
+    row.tops = 0.00012346;
+    char *text = written(an_rows_summary(&rows), AN_MARKDOWN);
+    assert_non_null(strstr(text, "| 123457 | 10000 | 1613 | 0.0001235 |"));
+    free(text);
 }
 
 static void large_seeds_stay_whole(void **unused)
@@ -231,8 +318,14 @@ static void large_seeds_stay_whole(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rates_by_hand),  cmocka_unit_test(labels_name_what_differs), cmocka_unit_test(loading_a_store),
-        cmocka_unit_test(export_columns), cmocka_unit_test(large_seeds_stay_whole),
+        cmocka_unit_test(rates_by_hand),
+        cmocka_unit_test(labels_say_every_setting),
+        cmocka_unit_test(loading_a_store),
+        cmocka_unit_test(export_columns),
+        cmocka_unit_test(the_summary_shows_what_varies),
+        cmocka_unit_test(notes_tell_of_blocks_below_theta),
+        cmocka_unit_test(long_times_have_no_exponent),
+        cmocka_unit_test(large_seeds_stay_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,6 +102,7 @@ void synthetic_add(rs_store *store, int64_t run_id, const synthetic_point *p)
                             .seed = 1,
                             .method = p->method,
                             .parameters = p->parameters,
+                            .settings = p->settings ? p->settings : "",
                             .backend = "fake",
                             .device = "Synthetic device",
                             .batch = 1,

@@ -63,6 +63,7 @@ static rs_point point_of(int seqlen)
                       .grid = "",
                       .method = "m",
                       .parameters = "{}",
+                      .settings = "",
                       .backend = "cpu",
                       .device = "test",
                       .batch = 1,

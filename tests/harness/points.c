@@ -311,6 +311,39 @@ static void files_are_told_apart_by_what_they_hold(void **state)
     rmdir(folder);
 }
 
+/* What differs from the defaults, sorted by name, however it was given; a parameter that another replaces is not named. */
+static void settings_are_what_differs(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"--set tau=0.9", "tau=0.9"},
+        {"--set tau=0.90 --set compat=upstream --set lambda=-5", "compat=upstream lambda=-5 tau=0.9"},
+        {"--set topk=.25", "topk=0.25"},
+        {"--set topk=0.25 --set theta=0.6", "theta=0.6 topk=0.25"}, /* topk alone switches theta off */
+        {"--set sink=on --set tau=0.98 --set theta=0.6", "sink=on"},
+        {"--compat upstream", "compat=upstream"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        test_arguments arguments;
+        sb_points points;
+        char options[256], label[128], expected[128];
+        snprintf(options, sizeof options, "--method sparge-f16 --seqlen 128 --heads 2 %s", cases[i][0]);
+        create(options, &arguments, &points);
+        assert_int_equal(points.count, 1);
+        assert_string_equal(points.point[0].settings, cases[i][1]);
+        sb_point_label(&points.point[0], label, sizeof label);
+        snprintf(expected, sizeof expected, "sparge-f16 %s", cases[i][1]);
+        assert_string_equal(label, expected);
+        release(&arguments, &points);
+    }
+    test_arguments arguments;
+    sb_points points;
+    create("--method sparge-f16,dense-f16 --seqlen 128 --heads 2", &arguments, &points);
+    for (size_t i = 0; i < points.count; i++)
+        assert_string_equal(points.point[i].settings, "");
+    release(&arguments, &points);
+}
+
 /* Points of one workload share it and follow each other. */
 static void workloads_are_shared(void **state)
 {
@@ -335,6 +368,7 @@ int main(void)
         cmocka_unit_test(repro_commands_make_the_same_point),
         cmocka_unit_test(keys_tell_points_apart),
         cmocka_unit_test(files_are_told_apart_by_what_they_hold),
+        cmocka_unit_test(settings_are_what_differs),
         cmocka_unit_test(workloads_are_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

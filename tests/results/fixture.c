@@ -96,6 +96,7 @@ rs_point plain_point(int64_t seqlen)
                       .seed = 1,
                       .method = "dense-f16",
                       .parameters = "{}",
+                      .settings = "",
                       .backend = "fake",
                       .device = "fake",
                       .batch = 1,

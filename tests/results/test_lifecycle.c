@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 static const rs_facts no_facts = {.sparsity = NAN,
@@ -185,9 +186,10 @@ static void a_run_ends(void **state)
     assert_ok(rs_rows(store, keep_row, &last, &error), &error);
     assert_string_equal(last.run_status, "done");
     assert_string_equal(last.note, "no NVML");
-    assert_int_equal(strlen(last.ended_utc), strlen("2026-08-24T12:00:00Z"));
+    assert_int_equal(strlen(last.ended_utc), strlen("2026-08-24T12:00:00.000Z"));
     assert_int_equal(last.ended_utc[10], 'T');
-    assert_int_equal(last.ended_utc[19], 'Z');
+    assert_int_equal(last.ended_utc[19], '.'); /* milliseconds, as started_utc has them */
+    assert_int_equal(last.ended_utc[23], 'Z');
     assert_refused(rs_run_end(store, run, "finished", NULL, &error), &error, RS_ERROR_ARGUMENT, path);
     assert_refused(rs_run_end(store, run + 1, "done", NULL, &error), &error, RS_ERROR_NOT_FOUND, path);
     close_store(store);
@@ -269,8 +271,8 @@ static void wrong_points_are_refused(void **state)
             fail_msg("parameters %s were taken", not_canonical[i]);
         assert_refused(error.status, &error, RS_ERROR_ARGUMENT, path);
     }
-    rs_point wrong[9];
-    for (size_t i = 0; i < 9; i++)
+    rs_point wrong[10];
+    for (size_t i = 0; i < 10; i++)
         wrong[i] = plain_point(64);
     wrong[0].batch = 0;
     wrong[1].heads_q = -1;
@@ -281,7 +283,8 @@ static void wrong_points_are_refused(void **state)
     wrong[6].scale = INFINITY;
     wrong[7].method = "";
     wrong[8].device = NULL;
-    for (size_t i = 0; i < 9; i++) {
+    wrong[9].settings = NULL;
+    for (size_t i = 0; i < 10; i++) {
         if (rs_point_intern(store, &wrong[i], &id, &error) == RS_OK)
             fail_msg("wrong point %zu was taken", i);
         assert_refused(error.status, &error, RS_ERROR_ARGUMENT, path);
@@ -340,14 +343,15 @@ static void a_reader_cannot_write(void **state)
     close_store(store);
 }
 
-/* Points are the same if and only if all their fields are; the key is stable from release to release. */
+/* Points are the same if and only if all their fields are, but for settings, which follow from the others; the key is
+ * stable from release to release. */
 static void keys_tell_points_apart(void **state)
 {
     (void)state;
     rs_error error;
-    rs_point points[22];
-    char keys[22][65];
-    for (size_t i = 0; i < 22; i++)
+    rs_point points[23];
+    char keys[23][65];
+    for (size_t i = 0; i < 23; i++)
         points[i] = plain_point(64);
     points[1].workload = "mochi";
     points[2].workload_hash = "1";
@@ -370,12 +374,14 @@ static void keys_tell_points_apart(void **state)
     points[19].scale = nextafter(0.125, 1);
     points[20].threads = 1;
     points[21].id = 5; /* not part of what a point is */
-    for (size_t i = 0; i < 22; i++) {
+    points[22].settings = "a=1";
+    for (size_t i = 0; i < 23; i++) {
         assert_ok(rs_point_key(&points[i], keys[i], &error), &error);
         for (size_t j = 0; j < i && i < 21; j++)
             assert_string_not_equal(keys[i], keys[j]);
     }
     assert_string_equal(keys[21], keys[0]);
+    assert_string_equal(keys[22], keys[0]);
     assert_string_equal(keys[0], "75eaebb1cb2bf054e1b17643bef7259299358aeac21215bf72fa2d26957aa9f4");
 
     /* Text cannot move from one field to the next. */
@@ -387,6 +393,32 @@ static void keys_tell_points_apart(void **state)
     assert_ok(rs_point_key(&a, key_a, &error), &error);
     assert_ok(rs_point_key(&b, key_b, &error), &error);
     assert_string_not_equal(key_a, key_b);
+}
+
+static int note_run(void *user, const rs_run *run)
+{
+    char *notes = user;
+    size_t used = strlen(notes);
+    snprintf(notes + used, 256 - used, "%d %s %s %s;", (int)run->id, run->status, run->command, run->device_name);
+    return strcmp(run->status, "partial") == 0;
+}
+
+static void runs_are_listed_without_measurements(void **state)
+{
+    char path[PATH_SIZE], notes[256] = "";
+    rs_error error;
+    rs_store *store = open_store(in_folder(*state, "runs.db", path), RS_WRITE);
+    static const char *const ends[] = {"done", "partial", "failed"};
+    for (int i = 0; i < 3; i++) {
+        rs_run run = plain_run();
+        int64_t id;
+        run.command = i == 0 ? "first" : "later";
+        assert_ok(rs_run_begin(store, &run, &id, &error), &error);
+        assert_ok(rs_run_end(store, id, ends[i], NULL, &error), &error);
+    }
+    assert_ok(rs_runs(store, note_run, notes, &error), &error);
+    close_store(store);
+    assert_string_equal(notes, "1 done first fake;2 partial later fake;"); /* the third was stopped before */
 }
 
 static void names_are_as_stored(void **state)
@@ -413,6 +445,7 @@ int main(void)
         cmocka_unit_test(wrong_ends_and_facts_are_refused),
         cmocka_unit_test(a_reader_cannot_write),
         cmocka_unit_test(keys_tell_points_apart),
+        cmocka_unit_test(runs_are_listed_without_measurements),
         cmocka_unit_test(names_are_as_stored),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

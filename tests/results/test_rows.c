@@ -105,8 +105,9 @@ static void fill_point(expected_row *e, uint64_t *random)
     rs_point *point = &e->row.point;
     static const char *const parameters[] = {"{}", "{\"tau\":\"0.98\"}", "{\"a\":\"\",\"b\":\"1\",\"c\":{\"z\":[1,2]}}",
                                              "{\"\u00e9\":\"\\\"quoted\\\"\"}"};
-    const char **const texts[] = {&point->workload, &point->workload_hash, &point->order, &point->grid,
-                                  &point->backend,  &point->device,        &point->dtype, &point->causal};
+    const char **const texts[] = {&point->workload, &point->workload_hash, &point->order,
+                                  &point->grid,     &point->settings,      &point->backend,
+                                  &point->device,   &point->dtype,         &point->causal};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         *texts[i] = random_text(e, random);
     point->method = "sparge-\u00b5";
@@ -257,8 +258,9 @@ static void assert_same_point(const rs_point *a, const rs_point *b)
         {a->workload, b->workload}, {a->workload_hash, b->workload_hash},
         {a->order, b->order},       {a->grid, b->grid},
         {a->method, b->method},     {a->parameters, b->parameters},
-        {a->backend, b->backend},   {a->device, b->device},
-        {a->dtype, b->dtype},       {a->causal, b->causal},
+        {a->settings, b->settings}, {a->backend, b->backend},
+        {a->device, b->device},     {a->dtype, b->dtype},
+        {a->causal, b->causal},
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         assert_same_text(texts[i][0], texts[i][1]);
