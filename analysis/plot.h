@@ -23,7 +23,7 @@ typedef struct plot_styles {
 
 int plot_styles_make(plot_styles *styles, const an_rows *rows); /* -1 if out of memory */
 void plot_styles_release(plot_styles *styles);
-const plot_style *plot_style_of_method(const plot_styles *styles, const char *method);
+const plot_style *plot_style_of_label(const plot_styles *styles, const char *label); /* NULL if there is none */
 
 typedef struct plot_point {
     double x, y, low, high; /* NAN low and high: no interval */

@@ -25,18 +25,10 @@ static size_t family_of(const char *method)
     return i;
 }
 
-static const plot_style *style_of_label(const plot_styles *styles, const char *label)
+const plot_style *plot_style_of_label(const plot_styles *styles, const char *label)
 {
     for (size_t i = 0; i < styles->count; i++)
         if (strcmp(styles->style[i].label, label) == 0)
-            return &styles->style[i];
-    return NULL;
-}
-
-const plot_style *plot_style_of_method(const plot_styles *styles, const char *method)
-{
-    for (size_t i = 0; i < styles->count; i++)
-        if (strcmp(styles->style[i].method, method) == 0)
             return &styles->style[i];
     return NULL;
 }
@@ -79,7 +71,7 @@ int plot_styles_make(plot_styles *styles, const an_rows *rows)
         return -1;
     for (size_t i = 0; i < rows->count; i++) {
         const an_row *row = &rows->row[i];
-        if (row->row.outcome == RS_DONE && !style_of_label(styles, row->label))
+        if (row->row.outcome == RS_DONE && !plot_style_of_label(styles, row->label))
             styles->style[styles->count++] = (plot_style){.label = row->label, .method = row->row.point.method};
     }
     assign(styles);

@@ -53,6 +53,7 @@ static void release(report *r)
     free(r->family);
     free(r->figure);
     an_table_destroy(r->similarity);
+    free(r->similarity_run);
     plot_styles_release(&r->styles);
     an_rows_release(&r->rows);
     while (r->strings) {
@@ -120,7 +121,7 @@ static void make(report *r, rs_store *store)
         return;
     write_tables(r);
     if (r->status == AN_REPORT_OK && report_draw(r) == AN_REPORT_OK)
-        report_write_page(r);
+        report_write_page(r, store);
 }
 
 an_report_status an_report(rs_store *store, const char *database_path, const char *out,

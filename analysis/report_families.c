@@ -83,11 +83,9 @@ static const char *joined(report *r, const char *text, const char *separator, co
     return report_text(r, "%s%s%s", text, *text ? separator : "", more);
 }
 
-/* A captured file's name without its ending, unless another workload is called so. */
-static const char *workload_name(report *r, const report_family *family)
+const char *report_workload_name(report *r, const char *name)
 {
     static const char ending[] = ".safetensors";
-    const char *name = family->field[FAMILY_WORKLOAD];
     const size_t length = strlen(name), cut = sizeof ending - 1;
     if (length <= cut || strcmp(name + length - cut, ending) != 0)
         return name;
@@ -101,7 +99,7 @@ static const char *workload_name(report *r, const report_family *family)
 /* The problem in words: always what a reader must know, the rest where families differ in it. */
 static const char *title_of(report *r, const report_family *family)
 {
-    const char *title = workload_name(r, family);
+    const char *title = report_workload_name(r, family->field[FAMILY_WORKLOAD]);
     const int row_order = strcmp(family->field[FAMILY_ORDER], "row") == 0;
     const int one_batch = strcmp(family->field[FAMILY_BATCH], "batch 1") == 0;
     for (family_field f = FAMILY_ORDER; f < FAMILY_FIELDS; f++) {
@@ -114,8 +112,7 @@ static const char *title_of(report *r, const report_family *family)
     return title;
 }
 
-/* A file-name part: letters, digits, '.', '-'; anything else becomes one '-'. */
-static const char *file_part(report *r, const char *text)
+const char *report_file_part(report *r, const char *text)
 {
     enum { PART_MAX = 40 };
     char part[PART_MAX + 1];
@@ -149,16 +146,14 @@ static void name_families(report *r)
         report_family *family = &r->family[i];
         family->title = title_of(r, family);
         family->slug = "";
-        if (r->families == 1)
-            return;
-        const char *slug = file_part(r, workload_name(r, family));
+        const char *slug = report_file_part(r, report_workload_name(r, family->field[FAMILY_WORKLOAD]));
         for (family_field f = FAMILY_ORDER; f < FAMILY_FIELDS; f++) {
             int differs = 0;
             for (size_t j = 0; j < r->families; j++)
                 differs |= strcmp(r->family[j].field[FAMILY_WORKLOAD], family->field[FAMILY_WORKLOAD]) == 0 &&
                            strcmp(r->family[j].field[f], family->field[f]) != 0;
             if (differs && *family->field[f])
-                slug = joined(r, slug, "-", file_part(r, family->field[f]));
+                slug = joined(r, slug, "-", report_file_part(r, family->field[f]));
         }
         family->slug = slug;
         for (size_t n = 2; slug_taken(r, i, family->slug) && r->status == AN_REPORT_OK; n++)

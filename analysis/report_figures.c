@@ -8,7 +8,7 @@
 /* The coordinates of a row in a figure; 0 if it has none there. */
 typedef int (*point_fn)(const an_row *row, plot_point *point);
 
-typedef enum grouping { BY_LABEL = 0, BY_METHOD } grouping;
+typedef enum grouping { BY_LABEL = 0, BY_PARAMETER } grouping;
 
 typedef struct figure_kind {
     const char *name, *heading;
@@ -113,7 +113,7 @@ static const figure_kind kinds[] = {
      {"sparsity (share of products skipped)", PLOT_SHARE},
      {"relative L1 error", PLOT_LOG},
      error_point,
-     BY_METHOD,
+     BY_PARAMETER,
      1,
      0,
      "Sum of |O - O'| over the sum of |O|, where O is exact attention on the same inputs.",
@@ -123,7 +123,7 @@ static const figure_kind kinds[] = {
      {"sparsity (share of products skipped)", PLOT_SHARE},
      {"dense-equivalent TOPS", PLOT_RATE},
      speed_point,
-     BY_METHOD,
+     BY_PARAMETER,
      1,
      1,
      "Operations of dense attention divided by the time from Q, K and V to O, all stages included.",
@@ -183,13 +183,6 @@ static int compare_points(const void *a, const void *b)
     return p->x != q->x ? (p->x > q->x) - (p->x < q->x) : (p->y > q->y) - (p->y < q->y);
 }
 
-/* More than one parameter of the label varies: its method's points do not lie on one curve. */
-static int varies_in_many(const char *label)
-{
-    const char *first = strchr(label, '=');
-    return first && strchr(first + 1, '=');
-}
-
 /* What a caption counts. */
 typedef struct caption_counts {
     size_t points, few, single;
@@ -204,32 +197,15 @@ static void count_row(const an_row *row, const an_estimate *time, caption_counts
     counts->sampled += row->row.facts.error_all_rows ? 0 : 1;
 }
 
-static int belongs(const an_row *row, const plot_style *style, grouping by)
+/* The points of one curve; NULL if out of memory. */
+static plot_point *points_of(const report_curve *curve, const figure_kind *kind)
 {
-    return by == BY_LABEL ? strcmp(row->label, style->label) == 0 : strcmp(row->row.point.method, style->method) == 0;
-}
-
-/* Fills one series; `point` has room for all rows of the family. */
-static void collect(const report_family *family, const figure_kind *kind, const plot_style *style, int64_t length,
-                    plot_series *series, caption_counts *counts)
-{
-    series->style = style;
-    series->title = kind->series == BY_LABEL ? style->label : style->method;
-    series->points = 0;
-    series->joined = 1;
-    for (size_t i = 0; i < family->rows; i++) {
-        const an_row *row = family->row[i];
-        plot_point *p = &series->point[series->points];
-        if (!belongs(row, style, kind->series) || (length && row->row.point.seqlen_k != length) ||
-            !has_point(row, kind->point, p))
-            continue;
-        count_row(row, kind->point == attend_tops_point ? &row->attend_ms : &row->total_ms, counts);
-        series->points++;
-        if (kind->series == BY_METHOD && varies_in_many(row->label))
-            series->joined = 0;
-    }
-    series->joined &= series->points > 1;
-    qsort(series->point, series->points, sizeof *series->point, compare_points);
+    plot_point *point = calloc(curve->rows + 1, sizeof *point);
+    for (size_t i = 0; point && i < curve->rows; i++)
+        kind->point(curve->row[i], &point[i]);
+    if (point)
+        qsort(point, curve->rows, sizeof *point, compare_points);
+    return point;
 }
 
 static const char *where(report *r, const report_family *family)
@@ -269,11 +245,6 @@ static const char *caption(report *r, const report_family *family, const figure_
     return text;
 }
 
-static const char *figure_name(report *r, const report_family *family, const char *kind)
-{
-    return *family->slug ? report_text(r, "%s-%s", kind, family->slug) : kind;
-}
-
 static an_report_status open_script(report *r, const char *name, report_file *file)
 {
     return report_file_open(r, report_text(r, "%s/figures/%s.gp", r->out, name), file);
@@ -286,54 +257,86 @@ static void release_series(plot_series *series, size_t count)
     free(series);
 }
 
-/* All series of a figure that have points; *made is their number. NULL if out of memory. */
-static plot_series *collect_all(report *r, const report_family *family, const figure_kind *kind, int64_t length,
-                                caption_counts *counts, size_t *made)
+/* The rows that have a point in the figure; *count is their number. NULL if out of memory. */
+static const an_row **rows_of(const report_family *family, const figure_kind *kind, int64_t length, size_t *count)
 {
+    const an_row **row = calloc(family->rows + 1, sizeof *row);
+    plot_point unused;
+    *count = 0;
+    for (size_t i = 0; row && i < family->rows; i++)
+        if ((!length || family->row[i]->row.point.seqlen_k == length) &&
+            has_point(family->row[i], kind->point, &unused))
+            row[(*count)++] = family->row[i];
+    return row;
+}
+
+/* One series for each curve that shows something; *made is their number. NULL if out of memory. */
+static plot_series *series_of(const report_curves *curves, const figure_kind *kind, size_t *made)
+{
+    plot_series *series = calloc(curves->count + 1, sizeof *series);
     *made = 0;
-    plot_series *series = calloc(r->styles.count + 1, sizeof *series);
-    for (size_t s = 0; series && s < r->styles.count; s++) {
-        const plot_style *style = &r->styles.style[s];
-        if (kind->series == BY_METHOD && plot_style_of_method(&r->styles, style->method) != style)
-            continue; /* the method was taken up with its first label */
+    for (size_t c = 0; series && c < curves->count; c++) {
+        const report_curve *curve = &curves->curve[c];
         plot_series *next = &series[*made];
-        next->point = calloc(family->rows + 1, sizeof *next->point);
+        *next = (plot_series){.title = curve->title,
+                              .style = curve->style,
+                              .point = points_of(curve, kind),
+                              .points = curve->rows,
+                              .joined = curve->joined && curve->rows > 1};
         if (!next->point) {
             release_series(series, *made);
             return NULL;
         }
-        collect(family, kind, style, length, next, counts);
-        if (next->points && !(kind->point == sparsity_point && skips_nothing(next)))
-            ++*made;
-        else
+        if (kind->point == sparsity_point && skips_nothing(next)) {
             free(next->point);
+            continue;
+        }
+        ++*made;
     }
     return series;
+}
+
+static void write_lines(report *r, const char *name, const plot_lines *lines)
+{
+    report_file file;
+    if (open_script(r, name, &file) != AN_REPORT_OK)
+        return;
+    if (plot_write_lines(lines, file.out) != 0 && !ferror(file.out))
+        report_no_memory(r);
+    report_file_close(r, &file);
 }
 
 static an_report_status make_lines(report *r, const report_family *family, const figure_kind *kind)
 {
     const int64_t length = kind->one_length ? fullest_length(family, kind->point) : 0;
     report_figure figure = {.family = family, .heading = kind->heading, .text = kind->missing};
+    report_curves curves = {0};
     caption_counts counts = {0};
-    size_t count = 0;
-    plot_series *series = collect_all(r, family, kind, length, &counts, &count);
-    if (!series)
+    size_t rows, count = 0;
+    const an_row **row = rows_of(family, kind, length, &rows);
+    if (!row)
         return report_no_memory(r);
+    for (size_t i = 0; i < rows; i++)
+        count_row(row[i], kind->point == attend_tops_point ? &row[i]->attend_ms : &row[i]->total_ms, &counts);
+    if (kind->series == BY_LABEL)
+        report_curves_by_label(r, row, rows, &curves);
+    else
+        report_curves_by_parameter(r, row, rows, &curves);
+    plot_series *series = r->status == AN_REPORT_OK ? series_of(&curves, kind, &count) : NULL;
+    if (!series)
+        report_no_memory(r);
     if (count > 0) {
-        report_file file;
-        figure.name = figure_name(r, family, kind->name);
+        figure.name = report_text(r, "%s-%s", kind->name, family->slug);
         figure.text = caption(r, family, kind, length, &counts);
         const char *title = length ? report_text(r, "%s, %s", family->title, tokens(r, length)) : family->title;
         const plot_lines lines = {
             .title = title, .source = r->database, .x = kind->x, .y = kind->y, .series = series, .count = count};
-        if (open_script(r, figure.name, &file) == AN_REPORT_OK) {
-            if (plot_write_lines(&lines, file.out) != 0 && !ferror(file.out))
-                report_no_memory(r);
-            report_file_close(r, &file);
-        }
+        write_lines(r, figure.name, &lines);
     }
-    release_series(series, count);
+    if (series)
+        release_series(series, count);
+    report_curves_release(&curves);
+    free(row);
     return report_add_figure(r, &figure);
 }
 
@@ -366,7 +369,7 @@ static an_report_status make_stages(report *r, const report_family *family)
     if (count > 0) {
         report_file file;
         const char *title = report_text(r, "%s, %s", family->title, tokens(r, length));
-        figure.name = figure_name(r, family, "stages");
+        figure.name = report_text(r, "stages-%s", family->slug);
         figure.text = report_text(
             r,
             "Median time of each stage, timed one by one, stacked; the diamond is the median of the whole method "

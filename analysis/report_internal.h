@@ -28,7 +28,7 @@ typedef enum family_field {
 typedef struct report_family {
     const char *field[FAMILY_FIELDS];
     const char *title;  /* "mochi, 24 heads, D 128, bf16, not causal" */
-    const char *slug;   /* for file names; "" if the report has one family only */
+    const char *slug;   /* for file names; the workload, and in what its families differ */
     const an_row **row; /* every outcome, in the order of the store */
     size_t rows;
 } report_family;
@@ -41,6 +41,20 @@ typedef struct report_figure {
     int drawn;
 } report_figure;
 
+/* Rows that are drawn as one series. */
+typedef struct report_curve {
+    const char *title;
+    const plot_style *style;
+    const an_row **row;
+    size_t rows;
+    int joined; /* by a line */
+} report_curve;
+
+typedef struct report_curves {
+    report_curve *curve;
+    size_t count;
+} report_curves;
+
 typedef struct report {
     const char *database, *title, *gnuplot;
     const char *out;
@@ -50,7 +64,9 @@ typedef struct report {
     plot_styles styles;
     report_figure *figure;
     size_t figures, figure_capacity;
-    an_table *similarity; /* NULL if the store has none */
+    an_table *similarity;    /* NULL if the store has none */
+    int64_t *similarity_run; /* the runs that its documents come from */
+    size_t similarity_runs;
     int gnuplot_missing;
     const char *no_pictures; /* the first reason why a figure was not drawn, or NULL */
     struct report_string *strings;
@@ -76,6 +92,15 @@ an_report_status report_no_memory(report *r);
 /* report_families.c */
 an_report_status report_make_families(report *r);
 int report_is_measured(const an_row *row); /* done, with samples */
+/* A captured file's name without its ending, unless a workload of the report is called so. */
+const char *report_workload_name(report *r, const char *name);
+/* A part of a file name: letters, digits, '.', '_', '-'; anything else becomes one '-'. */
+const char *report_file_part(report *r, const char *text);
+
+/* report_curves.c: the curves of rows, in the order of r->styles. Released by the caller, also after a failure. */
+an_report_status report_curves_by_label(report *r, const an_row *const *row, size_t rows, report_curves *curves);
+an_report_status report_curves_by_parameter(report *r, const an_row *const *row, size_t rows, report_curves *curves);
+void report_curves_release(report_curves *curves);
 
 /* report_figures.c, report_similarity.c: write the .gp files and fill r->figure. */
 an_report_status report_make_figures(report *r);
@@ -83,7 +108,7 @@ an_report_status report_make_similarity(report *r, rs_store *store);
 an_report_status report_add_figure(report *r, const report_figure *figure);
 
 /* report_page.c */
-an_report_status report_write_page(report *r);
+an_report_status report_write_page(report *r, rs_store *store);
 an_table *report_unmeasured_table(const report *r);
 
 /* report_files.c. A file appears under its name only when it is whole. */

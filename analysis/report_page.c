@@ -120,6 +120,13 @@ static void put_tables(report *r, FILE *out)
     if (summary && unmeasured) {
         if (r->rows.count > 0)
             put_table(out, "Results", "summary", summary);
+        if (an_rows_have_notes(&r->rows))
+            fputs(
+                "<p class=\"note\">Notes &ldquo;blocks too unlike&rdquo;: these rows skipped no block at all. sim_q "
+                "and "
+                "sim_k are how alike the tokens of a block of Q and of K are on average; blocks at or below theta are "
+                "always computed, whatever the other parameters say (docs/methods/sparge.md).</p>\n",
+                out);
         fputs("<p class=\"soft\">All columns of all rows:", out);
         put_link(out, "tables", "results", "md");
         put_link(out, "tables", "results", "csv");
@@ -178,25 +185,46 @@ static void put_run(report *r, FILE *out, const rs_run *run)
     fputs("</table></div>\n", out);
 }
 
-/* Every run that a row of the report comes from, once. */
-static void put_provenance(report *r, FILE *out)
+typedef struct provenance {
+    report *r;
+    FILE *out;
+} provenance;
+
+static int is_shown(const report *r, int64_t run_id)
 {
+    for (size_t i = 0; i < r->rows.count; i++)
+        if (r->rows.row[i].row.run.id == run_id)
+            return 1;
+    for (size_t i = 0; i < r->similarity_runs; i++)
+        if (r->similarity_run[i] == run_id)
+            return 1;
+    return 0;
+}
+
+static int put_run_if_shown(void *user, const rs_run *run)
+{
+    const provenance *p = user;
+    if (is_shown(p->r, run->id))
+        put_run(p->r, p->out, run);
+    return 0;
+}
+
+/* Every run that a row or a figure of the report comes from. */
+static void put_provenance(report *r, rs_store *store, FILE *out)
+{
+    provenance p = {r, out};
+    rs_error error;
     element(out, "h2", "Where the numbers come from");
     fputs("<p class=\"soft\">Results file: ", out);
     an_html_text(r->database, out);
     fputs(". The newest measurement of every point is shown. How medians, intervals and rates are made: "
           "docs/statistics.md of sparge-bench.</p>\n",
           out);
-    for (size_t i = 0; i < r->rows.count; i++) {
-        size_t first = 0;
-        while (r->rows.row[first].row.run.id != r->rows.row[i].row.run.id)
-            first++;
-        if (first == i)
-            put_run(r, out, &r->rows.row[i].row.run);
-    }
+    if (rs_runs(store, put_run_if_shown, &p, &error) != RS_OK)
+        report_fail(r, AN_REPORT_STORE, "%s", error.text);
 }
 
-an_report_status report_write_page(report *r)
+an_report_status report_write_page(report *r, rs_store *store)
 {
     report_file file;
     if (report_file_open(r, report_text(r, "%s/index.html", r->out), &file) != AN_REPORT_OK)
@@ -217,7 +245,7 @@ an_report_status report_write_page(report *r)
         fputs("<p class=\"note\">The results file holds no measurements.</p>\n", out);
     put_figures(r, out);
     put_tables(r, out);
-    put_provenance(r, out);
+    put_provenance(r, store, out);
     fputs("</body>\n</html>\n", out);
     return report_file_close(r, &file);
 }

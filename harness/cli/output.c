@@ -79,3 +79,9 @@ int sb_output_table(const sb_arguments *arguments, const an_table *table, const 
         return sb_fail(SB_EXIT_ENVIRONMENT, "out of memory for the table");
     return code;
 }
+
+void sb_output_page(const char *folder)
+{
+    size_t length = strlen(folder);
+    printf("%s%sindex.html\n", folder, length > 0 && folder[length - 1] == '/' ? "" : "/");
+}

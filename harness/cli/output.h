@@ -21,4 +21,7 @@ int sb_output_format(const sb_arguments *arguments, an_format *format);
  * file (what does not arrive on standard output is told by main), or if the file is a database. */
 int sb_output_table(const sb_arguments *arguments, const an_table *table, const char *path);
 
+/* Prints the path of the page of a report in `folder`. */
+void sb_output_page(const char *folder);
+
 #endif

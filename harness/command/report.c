@@ -1,7 +1,6 @@
 /* report: figures, tables and a page from a results file. */
-#include <string.h>
-
 #include "cli/database.h"
+#include "cli/output.h"
 #include "command/commands.h"
 #include "report.h"
 
@@ -20,9 +19,8 @@ static int run(const sb_command *command, const sb_arguments *arguments)
         return SB_EXIT_ENVIRONMENT;
     an_report_status status = an_report(store, path, out, &options, text, sizeof text);
     int code = sb_database_close(store);
-    const char *slash = out[strlen(out) - 1] == '/' ? "" : "/";
     if (status == AN_REPORT_OK || status == AN_REPORT_NO_GNUPLOT)
-        printf("%s%sindex.html\n", out, slash);
+        sb_output_page(out);
     if (status == AN_REPORT_NO_GNUPLOT)
         return sb_fail(SB_EXIT_ENVIRONMENT, "no pictures, only tables and .gp files were written: %s", text);
     if (status == AN_REPORT_MEMORY)

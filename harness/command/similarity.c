@@ -106,6 +106,9 @@ static int run(const sb_command *command, const sb_arguments *arguments)
         code = sb_output_table(arguments, table, NULL);
         an_table_destroy(table);
     }
+    const char *folder = sb_argument(arguments, "output");
+    if (code == SB_EXIT_OK && folder && format == AN_TABLE) /* the other formats are for programs */
+        sb_output_page(folder);
     sparge_context_destroy(context);
     free(rows);
     sb_points_release(&points);
@@ -143,7 +146,8 @@ static const sb_option options[] = {
      .letter = 'o',
      .value = "FOLDER",
      .complete = "folders",
-     .help = "Also draw the figures into this folder. Without --db the results file is made there too."},
+     .help = "Also draw the report into this folder; with --format table the page's path is printed last. Without --db "
+             "the results file is made there too."},
     SB_FORMAT_OPTION("table"),
 };
 

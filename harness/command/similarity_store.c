@@ -1,4 +1,5 @@
-/* Similarity tables as JSON documents: {"workload", "method", "rows": [{"order", "sim_q", ...}]}. */
+/* Similarity tables as JSON documents: {"workload", "method", "settings", "grid", ..., "rows": [{"order", "sim_q", ...}]};
+ * analysis/report_similarity.c reads them. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -17,7 +18,10 @@ static int same_but_order(const sb_point *a, const sb_point *b)
     return strcmp(a->workload.name, b->workload.name) == 0 && a->workload.seed == b->workload.seed &&
            sparge_params_method(a->params) == sparge_params_method(b->params) &&
            strcmp(a->parameters, b->parameters) == 0 && p->batch == q->batch && p->heads_q == q->heads_q &&
-           p->seqlen_k == q->seqlen_k && p->head_dim == q->head_dim && p->dtype == q->dtype && p->causal == q->causal;
+           p->heads_kv == q->heads_kv && p->seqlen_k == q->seqlen_k && p->head_dim == q->head_dim &&
+           p->dtype == q->dtype && p->causal == q->causal && p->grid.t == q->grid.t && p->grid.h == q->grid.h &&
+           p->grid.w == q->grid.w && p->grid.text_before == q->grid.text_before &&
+           p->grid.text_after == q->grid.text_after;
 }
 
 /* JSON has no NaN. */
@@ -38,19 +42,31 @@ static json_t *describe_row(const sb_similarity_row *row)
                      "block_k", (int)l->block_k);
 }
 
+/* What all rows of a document share. Takes `rows` over, also on failure. */
+static json_t *describe_point(const sb_point *point, json_t *rows)
+{
+    char grid[64], seed[32]; /* text, since a seed has 64 bits without sign */
+    const sparge_problem *p = &point->workload.problem;
+    snprintf(grid, sizeof grid, "%dx%dx%d", p->grid.t, p->grid.h, p->grid.w);
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)point->workload.seed);
+    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:s, s:I, s:o}", "workload",
+                     point->workload.name, "method", sparge_method_name(sparge_params_method(point->params)),
+                     "settings", point->settings, "batch", (int)p->batch, "heads_q", (int)p->heads_q, "heads_kv",
+                     (int)p->heads_kv, "head_dim", (int)p->head_dim, "dtype", sparge_dtype_name(p->dtype), "causal",
+                     sparge_causal_name(p->causal), "seed", seed, "grid", grid, "text_tokens",
+                     (json_int_t)p->grid.text_before + p->grid.text_after, "rows", rows);
+}
+
 /* The document of the rows like rows[first]; NULL if memory runs out. */
 static char *make_document(const sb_similarity_row *rows, size_t count, size_t first)
 {
-    char label[256];
     const sb_point *point = rows[first].point;
-    sb_point_label(point, label, sizeof label);
     json_t *list = json_array();
     int failed = list == NULL;
     for (size_t i = first; i < count && !failed; i++)
         if (rows[i].measured && same_but_order(point, rows[i].point))
             failed = json_array_append_new(list, describe_row(&rows[i])) != 0;
-    json_t *document = json_pack("{s:s, s:s, s:I, s:o}", "workload", point->workload.name, "method", label, "seed",
-                                 (json_int_t)point->workload.seed, "rows", list);
+    json_t *document = describe_point(point, list);
     char *text = failed || !document ? NULL : json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(10));
     json_decref(document);
     return text;

@@ -127,7 +127,7 @@ static void every_figure_in_every_form(void **unused)
                     fail_msg("%s is missing", path);
             }
     for (size_t e = 0; e < 4; e++) {
-        snprintf(path, sizeof path, "sweep/figures/similarity.%s", endings[e]);
+        snprintf(path, sizeof path, "sweep/figures/similarity-mochi.%s", endings[e]);
         assert_true(exists(path));
     }
     static const char *const tables[] = {"results", "summary", "unmeasured", "similarity"};
@@ -175,7 +175,7 @@ static void scripts_have_axes_series_and_data(void **unused)
     assert_contains("sweep/figures/error-sparsity-mochi.gp", "set ylabel 'relative L1 error'");
     assert_contains("sweep/figures/stages-mochi.gp", "set xlabel 'time (ms)'");
     assert_lacks("sweep/figures/sparsity-length-mochi.gp", "dense-"); /* skips nothing */
-    assert_contains("sweep/figures/sparsity-length-mochi.gp", " title 'window'");
+    assert_contains("sweep/figures/sparsity-length-mochi.gp", " title 'window size=4096'");
     /* A single sample has no interval. */
     assert_contains("sweep/figures/latency-mochi.gp", " ? ?\n");
 }
@@ -207,9 +207,9 @@ static void colours_follow_the_method(void **unused)
     colour_of("sweep/figures/latency-llama3.1-8b.gp", "sparge-int8-fp8 tau=0.9", first);
     colour_of("sweep/figures/tops-mochi.gp", "sparge-int8-fp8 tau=0.9", second);
     assert_string_equal(first, second);
-    colour_of("sweep/figures/error-sparsity-mochi.gp", "sparge-int8-fp8", second);
+    colour_of("sweep/figures/error-sparsity-mochi.gp", "sparge-int8-fp8 tau", second);
     assert_string_equal(first, second);
-    colour_of("sweep/figures/latency-llama3.1-8b.gp", "window", second);
+    colour_of("sweep/figures/latency-llama3.1-8b.gp", "window size=4096", second);
     assert_string_not_equal(first, second);
 }
 
@@ -220,14 +220,14 @@ static void pictures_hold_the_series(void **unused)
     char *svg = read_file("sweep/figures/latency-llama3.1-8b.svg");
     assert_non_null(strstr(svg, "llama3.1-8b, 32/8 heads, D 128, bf16, causal bottom-right"));
     assert_int_equal(occurrences(svg, "<g id=\"gnuplot_plot_"), 16);
-    static const char *const titles[] = {"dense-f16",   "dense-int8-fp8", "sparge-int8-fp8 tau=0.98", "minference-vs",
+    static const char *const titles[] = {"dense-f16",   "dense-int8-fp8", "sparge-int8-fp8 tau=0.95", "minference-vs",
                                          "flexprefill", "window",         "sequence length (tokens)", "time (ms)",
                                          ">64k<"};
     for (size_t i = 0; i < sizeof titles / sizeof *titles; i++)
         if (!strstr(svg, titles[i]))
             fail_msg("the picture lacks %s", titles[i]);
     free(svg);
-    svg = read_file("sweep/figures/similarity.svg");
+    svg = read_file("sweep/figures/similarity-mochi.svg");
     assert_non_null(strstr(svg, "hilbert"));
     assert_non_null(strstr(svg, "relative L1 error"));
     free(svg);
@@ -264,7 +264,10 @@ static void the_page_explains_itself(void **unused)
         "0123456789abcdef0123456789abcdef01234567",
         "sparge-bench sweep --seqlen 1k..64k --workload &#39;llama3.1-8b,mochi&#39; --db demo.db",
         "prefers-color-scheme: dark",
-        "Self-similarity by token order: mochi",
+        "Self-similarity by token order: mochi, sparge-int8-fp8 theta=0.2, grid 13x30x56, 240 text tokens, 24 heads",
+        "D 128, bf16, not causal, seed 1; run 2.",
+        "<h3>Run 1</h3>",
+        "<h3>Run 2</h3>", /* of the document only */
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         assert_contains(page, parts[i]);
@@ -325,7 +328,7 @@ static void hostile_names(void **unused)
     assert_contains(svg, "`id`$te@x\\n");
     assert_lacks(svg, "uid=");
     assert_true(exists("out 'x' & -y/figures/latency-x-y-b-id-2.svg"));
-    assert_contains("out 'x' & -y/figures/similarity.svg", ">100%'`id`<");
+    assert_contains("out 'x' & -y/figures/similarity-i.svg", ">100%'`id`<");
     assert_contains("out 'x' & -y/figures/latency-x-y-b-id.gp", " title 'q''u\"o`id`$te@x\\n'");
     assert_lacks(page, "<script");
     assert_lacks(page, "<b>");
@@ -347,17 +350,19 @@ static void long_titles_are_broken_not_cut(void **unused)
 {
     (void)unused;
     static const struct {
-        const char *workload, *title;
+        const char *workload, *slug, *title;
     } cases[] = {
-        {"short", "'short, 2 heads, D 128, bf16, causal bottom-right, 2k tokens'"},
-        {"smollm2-135m-layer15.safetensors",
+        {"short", "short", "'short, 2 heads, D 128, bf16, causal bottom-right, 2k tokens'"},
+        {"smollm2-135m-layer15.safetensors", "smollm2-135m-layer15",
          "'smollm2-135m-layer15, 2 heads, D 128, bf16, causal bottom-right, 2k tokens'"},
-        {"a-name-of-forty-two-characters-for-a-test.", "'a-name-of-forty-two-characters-for-a-test., 2 heads, D 128, "
-                                                       "bf16,'.\"\\n\".'causal bottom-right, 2k tokens'"},
+        {"a-name-of-forty-two-characters-for-a-test.", "a-name-of-forty-two-characters-for-a-tes",
+         "'a-name-of-forty-two-characters-for-a-test., 2 heads, D 128, "
+         "bf16,'.\"\\n\".'causal bottom-right, 2k tokens'"},
         {"name, with, commas, that, are, many, and, more, of, them, to, come, until, two, lines, are, full, of, them, "
          "indeed, and, a, third, begins, here",
-         NULL},
+         "name-with-commas-that-are-many-and-more", NULL},
         {"0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789",
+         "0123456789012345678901234567890123456789",
          "'012345678901234567890123456789012345678\xe2\x80\xa6"
          "3456789012345678901234567890123456789,'.\"\\n\".'2 heads, D 128"},
     };
@@ -373,7 +378,9 @@ static void long_titles_are_broken_not_cut(void **unused)
         const an_report_options options = {.gnuplot = "/no/such/gnuplot"};
         char text[512];
         assert_int_equal(report_of("title.db", "title", &options, text), AN_REPORT_NO_GNUPLOT);
-        char *script = read_file("title/figures/stages.gp");
+        char path[128];
+        snprintf(path, sizeof path, "title/figures/stages-%s.gp", cases[i].slug);
+        char *script = read_file(path);
         const char *title = strstr(script, "set title ");
         assert_non_null(title);
         title += strlen("set title ");
@@ -408,7 +415,7 @@ static void times_have_no_exponent(void **unused)
     const an_report_options options = {.gnuplot = "/no/such/gnuplot"};
     char text[512];
     assert_int_equal(report_of("times.db", "times", &options, text), AN_REPORT_NO_GNUPLOT);
-    char *script = read_file("times/figures/stages.gp");
+    char *script = read_file("times/figures/stages-x-y-b-id.gp");
     const char *at = script;
     for (size_t i = 0; i < 4; i++) {
         char begin[32], shown[32];
@@ -421,6 +428,87 @@ static void times_have_no_exponent(void **unused)
             fail_msg("%s for %g ms", shown, cases[i].ms);
     }
     free(script);
+}
+
+static void add_swept(rs_store *store, int64_t run, const char *method, const char *parameters, const char *settings,
+                      double sparsity)
+{
+    synthetic_point p = hostile_point(method, 1024);
+    p.workload = "mochi";
+    p.parameters = parameters;
+    p.settings = settings;
+    p.sparsity = sparsity;
+    p.rel_l1 = 0.01 + sparsity / 10;
+    synthetic_add(store, run, &p);
+}
+
+/* The sparsities of the series with this title, and whether a line joins them: "0.1 0.3 joined". */
+static void assert_series(const char *path, const char *title, const char *expected)
+{
+    char *script = read_file(path), wanted[128], text[256] = "";
+    snprintf(wanted, sizeof wanted, " title '%s'", title);
+    char *at = strstr(script, wanted);
+    if (!at)
+        fail_msg("no series %s in %s", title, script);
+    *at = '\0';
+    char *plot = NULL;
+    for (char *next = script; (next = strstr(next, "$series")); next++)
+        plot = next;
+    const int joined = strstr(plot, "with linespoints") != NULL;
+    char data[32];
+    snprintf(data, sizeof data, "%.*s << EOD\n", (int)strcspn(plot, " "), plot);
+    const char *row = strstr(script, data) + strlen(data);
+    for (; strncmp(row, "EOD", 3) != 0; row = strchr(row, '\n') + 1) {
+        const size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%g ", strtod(row, NULL));
+    }
+    strcat(text, joined ? "joined" : "single");
+    assert_string_equal(text, expected);
+    free(script);
+}
+
+/* A curve joins what differs in one number alone. */
+static void curves_follow_one_parameter(void **unused)
+{
+    (void)unused;
+    char text[512];
+    int64_t run;
+    rs_store *store = synthetic_open("curves.db", &run);
+    const char *m = "sparge-f16", *w = "window", *z = "minference-vs";
+    add_swept(store, run, "dense-f16", "{}", "", 0);
+    /* tau, and topk with the sink: "sink" cannot be swept, it is no number */
+    add_swept(store, run, m, "{\"sink\":\"off\",\"tau\":\"0.98\",\"topk\":\"\"}", "", 0.2);
+    add_swept(store, run, m, "{\"sink\":\"on\",\"tau\":\"\",\"topk\":\"0.5\"}", "sink=on topk=0.5", 0.35);
+    add_swept(store, run, m, "{\"sink\":\"off\",\"tau\":\"0.5\",\"topk\":\"\"}", "tau=0.5", 0.6);
+    add_swept(store, run, m, "{\"sink\":\"on\",\"tau\":\"\",\"topk\":\"0.25\"}", "sink=on topk=0.25", 0.7);
+    add_swept(store, run, m, "{\"sink\":\"off\",\"tau\":\"0.9\",\"topk\":\"\"}", "tau=0.9", 0.4);
+    add_swept(store, run, m, "{\"sink\":\"on\",\"tau\":\"0.9\",\"topk\":\"\"}", "sink=on tau=0.9", 0.3);
+    /* two sweeps that cross in size=64 sink=4 */
+    add_swept(store, run, w, "{\"sink\":\"4\",\"size\":\"32\"}", "size=32", 0.9);
+    add_swept(store, run, w, "{\"sink\":\"4\",\"size\":\"64\"}", "size=64", 0.8);
+    add_swept(store, run, w, "{\"sink\":\"4\",\"size\":\"96\"}", "size=96", 0.75);
+    add_swept(store, run, w, "{\"sink\":\"8\",\"size\":\"64\"}", "sink=8 size=64", 0.77);
+    /* tied axes: nothing differs in one parameter alone */
+    add_swept(store, run, z, "{\"slash\":\"1\",\"vertical\":\"1\"}", "slash=1 vertical=1", 0.5);
+    add_swept(store, run, z, "{\"slash\":\"2\",\"vertical\":\"2\"}", "slash=2 vertical=2", 0.4);
+    synthetic_close(store, run);
+    const an_report_options options = {.gnuplot = "/no/such/gnuplot"};
+    assert_int_equal(report_of("curves.db", "curves", &options, text), AN_REPORT_NO_GNUPLOT);
+    static const char *const names[] = {"curves/figures/error-sparsity-mochi.gp",
+                                        "curves/figures/speed-sparsity-mochi.gp"};
+    for (size_t i = 0; i < 2; i++) {
+        assert_series(names[i], "dense-f16", "0 single");
+        assert_series(names[i], "sparge-f16 tau", "0.2 0.4 0.6 joined");
+        assert_series(names[i], "sparge-f16 sink=on topk", "0.35 0.7 joined");
+        assert_series(names[i], "sparge-f16 sink=on tau=0.9", "0.3 single");
+        assert_series(names[i], "window size", "0.75 0.8 0.9 joined");
+        assert_series(names[i], "window size=64 sink", "0.77 0.8 joined");
+        assert_series(names[i], "minference-vs slash=1 vertical=1", "0.5 single");
+        assert_series(names[i], "minference-vs slash=2 vertical=2", "0.4 single");
+        char *script = read_file(names[i]);
+        assert_int_equal(occurrences(script, " << EOD\n"), 8);
+        free(script);
+    }
 }
 
 static void make_empty(void)
@@ -473,14 +561,14 @@ static void one_lonely_point(void **unused)
     synthetic_add(store, run, &p);
     synthetic_close(store, run);
     draw("lonely.db", "lonely");
-    assert_contains("lonely/figures/latency.svg", ">777<"); /* one family: the plain name */
+    assert_contains("lonely/figures/latency-x-y-b-id.svg", ">777<"); /* one family: the same name as with others */
     static const char *const reasons[] = {"No figure: no point has a time for the attend stage.",
                                           "No figure: no method skipped anything.",
                                           "No figure: no point has both a sparsity and an error above zero.",
                                           "No figure: no point has times of its stages."};
     for (size_t i = 0; i < 4; i++)
         assert_contains("lonely/index.html", reasons[i]);
-    assert_false(exists("lonely/figures/stages.gp"));
+    assert_false(exists("lonely/figures/stages-x-y-b-id.gp"));
 }
 
 static void a_missing_gnuplot(void **unused)
@@ -515,7 +603,7 @@ static void a_failing_gnuplot(void **unused)
         0);
     const an_report_options options = {.gnuplot = "./broken"};
     assert_int_equal(report_of("fail.db", "fail", &options, text), AN_REPORT_NO_GNUPLOT);
-    assert_non_null(strstr(text, "./broken failed on fail/figures/latency.gp: line 9: no such terminal"));
+    assert_non_null(strstr(text, "./broken failed on fail/figures/latency-x-y-b-id.gp: line 9: no such terminal"));
     assert_null(strchr(text, '\n'));
 }
 
@@ -555,6 +643,7 @@ int main(void)
         cmocka_unit_test(hostile_names),
         cmocka_unit_test(long_titles_are_broken_not_cut),
         cmocka_unit_test(times_have_no_exponent),
+        cmocka_unit_test(curves_follow_one_parameter),
         cmocka_unit_test(an_empty_store),
         cmocka_unit_test(points_without_times),
         cmocka_unit_test(one_lonely_point),

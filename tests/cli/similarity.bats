@@ -29,11 +29,14 @@ tiny() {
 
 @test "results are stored as a document and drawn" {
     rm -rf s.db figures
-    run --separate-stderr tiny --order row,random --db s.db -o figures --format json
+    run --separate-stderr tiny --order row,random --set theta=0.2 --db s.db -o figures --format json
     [ "$status" -eq 0 ]
     [ -z "$stderr" ]
     [ -s figures/index.html ]
-    grep -qi similarity figures/index.html
+    grep -q "sparge-f16 theta=0.2, grid .*, 1 heads, D .*, bf16, not causal, seed 1; run 1" figures/index.html
+    grep -q "<h3>Run 1</h3>" figures/index.html # its command, though no measurement is of that run
+    grep -q "similarity .*theta=0.2" figures/index.html
+    [ -s figures/figures/similarity-mochi.gp ]
     python3 - s.db <<'P'
 import json, sqlite3, sys
 rows = sqlite3.connect(sys.argv[1]).execute("SELECT * FROM document").fetchall()
@@ -42,9 +45,23 @@ assert len(documents) == 1, rows
 document = documents[0]
 assert document["workload"] == "mochi", document
 assert [row["order"] for row in document["rows"]] == ["row", "random"], document
+shared = {"method": "sparge-f16", "settings": "theta=0.2", "batch": 1, "heads_q": 1, "heads_kv": 1, "dtype": "bf16",
+          "causal": "none", "seed": "1"}
+assert {key: document[key] for key in shared} == shared, document
+t, h, w = map(int, document["grid"].split("x"))
+assert t * h * w + document["text_tokens"] == document["rows"][0]["tokens"], document
 for key in ("sim_q", "sim_k", "sim_q_paper", "sim_k_paper", "sparsity", "rel_l1", "tokens"):
     assert all(isinstance(row[key], (int, float)) for row in document["rows"]), key
 P
+}
+
+@test "documents of other settings are kept apart, and the page's path comes last" {
+    rm -rf s.db figures
+    run --separate-stderr tiny --order row --set theta=0.2,0.3 --db s.db -o figures/
+    [ "$status" -eq 0 ]
+    [ "${lines[-1]}" = figures/index.html ]
+    [ -s figures/figures/similarity-mochi-sparge-f16-theta-0.2.gp ]
+    [ -s figures/figures/similarity-mochi-sparge-f16-theta-0.3.gp ]
 }
 
 @test "methods without similarity leave it out" {
