@@ -25,6 +25,9 @@ int plot_styles_make(plot_styles *styles, const an_rows *rows); /* -1 if out of 
 void plot_styles_release(plot_styles *styles);
 const plot_style *plot_style_of_label(const plot_styles *styles, const char *label); /* NULL if there is none */
 
+/* Dense methods have open points: where figures begin at sparsity 0, sparse methods lie on top of them. */
+int plot_is_dense(const char *method);
+
 typedef struct plot_point {
     double x, y, low, high; /* NAN low and high: no interval */
 } plot_point;
@@ -35,6 +38,7 @@ typedef struct plot_series {
     plot_point *point; /* ascending in x */
     size_t points;
     int joined; /* by a line */
+    int large;  /* larger points: seen around those of other series in the same place */
 } plot_series;
 
 typedef enum plot_scale {

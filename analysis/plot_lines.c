@@ -72,6 +72,8 @@ static void write_series(const plot_series *series, size_t number, FILE *out)
                 number, style->colour);
     fprintf(out, "$series%zu using 1:2 with %s linecolor rgb '%s' pointtype %d", number,
             series->joined ? "linespoints" : "points", style->colour, style->point_type);
+    if (series->large)
+        fputs(" pointsize 2", out);
     if (series->joined)
         fprintf(out, " dashtype %d", style->dash_type);
     fputs(" title ", out);

@@ -33,6 +33,11 @@ const plot_style *plot_style_of_label(const plot_styles *styles, const char *lab
     return NULL;
 }
 
+int plot_is_dense(const char *method)
+{
+    return family_of(method) == family_of("dense-");
+}
+
 /* Mixed with white: share 0 leaves the colour, 1 gives white. */
 static unsigned tint(unsigned rgb, double share)
 {
@@ -48,6 +53,8 @@ static unsigned tint(unsigned rgb, double share)
 static void assign(plot_styles *styles)
 {
     static const int point_types[] = {7, 5, 9, 11, 13, 6, 4, 8, 10, 12}; /* filled, then open */
+    static const int dense_types[] = {6, 4, 8, 10, 12};                  /* all open: see plot_is_dense */
+    const size_t dense_shapes = sizeof dense_types / sizeof *dense_types;
     const size_t shapes = sizeof point_types / sizeof *point_types;
     for (size_t i = 0; i < styles->count; i++) {
         const size_t family = family_of(styles->style[i].method);
@@ -59,7 +66,8 @@ static void assign(plot_styles *styles)
         }
         const double share = members > 1 ? 0.55 * (double)member / (double)(members - 1) : 0;
         snprintf(styles->style[i].colour, sizeof styles->style[i].colour, "#%06x", tint(families[family].rgb, share));
-        styles->style[i].point_type = point_types[i % shapes];
+        styles->style[i].point_type =
+            plot_is_dense(styles->style[i].method) ? dense_types[member % dense_shapes] : point_types[i % shapes];
         styles->style[i].dash_type = (int)(member % 5) + 1;
     }
 }

@@ -282,7 +282,8 @@ static plot_series *series_of(const report_curves *curves, const figure_kind *ki
                               .style = curve->style,
                               .point = points_of(curve, kind),
                               .points = curve->rows,
-                              .joined = curve->joined && curve->rows > 1};
+                              .joined = curve->joined && curve->rows > 1,
+                              .large = kind->series == BY_PARAMETER && plot_is_dense(curve->style->method)};
         if (!next->point) {
             release_series(series, *made);
             return NULL;
