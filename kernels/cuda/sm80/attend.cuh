@@ -13,7 +13,7 @@
  *   tensor     S = Q K(j)^T                      O += P V(j)
  *   other                 mask, max, exp2, P
  *
- * Two CTAs share an SM, so that one's softmax runs beside the other's products.
+ * Two CTAs of four warps of 32 rows share an SM, so that one's softmax runs beside the other's products.
  *
  * Arithmetic (kernels/methods/recipe.h): F16 = 16-bit Q K and P V; INT8_F16 = s8 Q K, 16-bit P V; INT8_FP8 = s8 Q K,
  * e4m3 P V, P scaled to 448, every tile's product added to O in f32 (two-level accumulation).
@@ -141,8 +141,7 @@ template <typename T16, arithmetic A, int D, int WarpRows, int Warps> struct sha
 };
 
 template <typename T16, arithmetic A, int D, int WarpRows, int Warps, bool Votes>
-__global__ void __launch_bounds__(Warps * 32, WarpRows *Warps == 128 && D == 128 ? 2 : 1)
-    attend_kernel(const attend_args args)
+__global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1) attend_kernel(const attend_args args)
 {
     using S = shape<T16, A, D, WarpRows, Warps>;
     constexpr int m_tiles = WarpRows / 16;
@@ -171,12 +170,17 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows *Warps == 128 && D == 128
         return end < args.seqlen_k ? (end > 0 ? end : 0) : args.seqlen_k;
     };
     const int64_t last_row = min(first_row + S::rows, args.seqlen_q) - 1;
-    const int32_t *list = args.list ? args.list + static_cast<int64_t>(work) * args.list_stride : nullptr;
-    const int tiles = list ? args.count[work] : static_cast<int>((visible_end(last_row) + tile_keys - 1) / tile_keys);
+    const int tiles =
+        args.list ? args.count[work] : static_cast<int>((visible_end(last_row) + tile_keys - 1) / tile_keys);
     /* Tiles before this one are seen by every row of the block. */
     const int whole_tiles = static_cast<int>(visible_end(first_row) / tile_keys);
     const int real_rows = static_cast<int>(last_row + 1 - first_row);
-    const auto tile_at = [&](int j) { return list ? __ldg(list + j) : j; };
+    /* The list's address is made anew for every tile: kept, it would cost two registers that the loop does not have. */
+    const auto tile_at = [&](int j) {
+        int r = work;
+        asm volatile("" : "+r"(r));
+        return args.list ? __ldg(args.list + r * args.list_stride + j) : j;
+    };
 
     constexpr int qk_size = A == arithmetic::f16 ? 2 : 1;
     const char *q =
@@ -230,16 +234,14 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows *Warps == 128 && D == 128
 
     /* INT8: a thread's rows share one scale of Q, its keys one of K, at every granularity (quantise.h of the CPU). */
     float row_scale = args.scale_log2;
-    const float *k_scale = nullptr;
+    int k_scale_first = 0; /* the host keeps the number of scales below 2^31 */
     if constexpr (A != arithmetic::f16) {
         const int64_t group =
             args.scales == ATTEND_SCALES_BLOCK ? row_block : static_cast<int64_t>(first_row + warp_row) / 32;
         row_scale *= args.q_scale[static_cast<int64_t>(batch_head) * args.q_scales +
                                   (args.scales == ATTEND_SCALES_THREAD ? group * 8 + lane / 4 : group)];
-        k_scale = args.k_scale + static_cast<int64_t>(kv_batch_head) * args.k_scales +
-                  (args.scales == ATTEND_SCALES_THREAD ? lane % 4 : 0);
+        k_scale_first = kv_batch_head * args.k_scales + (args.scales == ATTEND_SCALES_THREAD ? lane % 4 : 0);
     }
-    const int k_scale_step = args.scales == ATTEND_SCALES_THREAD ? 4 : 1;
     float lambda = 0;
     uint32_t skipped = 0;
     if constexpr (Votes)
@@ -314,7 +316,8 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows *Warps == 128 && D == 128
         }
         float factor = row_scale; /* raw score -> log2 units */
         if constexpr (A != arithmetic::f16)
-            factor *= __ldg(k_scale + (tile >> args.k_scale_shift) * k_scale_step);
+            factor *= __ldg(args.k_scale + k_scale_first +
+                            (tile >> args.k_scale_shift) * (args.scales == ATTEND_SCALES_THREAD ? 4 : 1));
 
         /* Keys that a row does not see: only tiles at the diagonal or at the end. */
         if (tile >= whole_tiles) {

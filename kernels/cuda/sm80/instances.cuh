@@ -1,7 +1,8 @@
 /* Instances of attend.cuh: one .cu file for each arithmetic and head dim, so that they compile side by side.
  *
  * A row block of 128 queries is four warps of 32 rows: every K and V fragment read from shared memory serves two products.
- * A row block of 64 is four warps of 16. */
+ * With the PV skip that takes more registers than there are (180 bytes spilled, 267 TOPS where 16 rows a warp reach 285 on
+ * an H200 at 32k), so its warps have 16 rows, as have those of a row block of 64. */
 #ifndef SPARGE_SM80_INSTANCES_CUH
 #define SPARGE_SM80_INSTANCES_CUH
 
@@ -10,19 +11,18 @@
 namespace sparge::sm80
 {
 
-template <typename T16, arithmetic A, int D, int WarpRows, bool Votes> attend_kernel_entry entry_of()
+template <typename T16, arithmetic A, int D, int WarpRows, int Warps, bool Votes> attend_kernel_entry entry_of()
 {
-    constexpr int warps = 4;
-    using S = shape<T16, A, D, WarpRows, warps>;
-    return {reinterpret_cast<const void *>(&attend_kernel<T16, A, D, WarpRows, warps, Votes>), S::rows, S::threads,
+    using S = shape<T16, A, D, WarpRows, Warps>;
+    return {reinterpret_cast<const void *>(&attend_kernel<T16, A, D, WarpRows, Warps, Votes>), S::rows, S::threads,
             S::shared_bytes};
 }
 
 template <typename T16, arithmetic A, int D> attend_kernel_entry entry_of(const attend_kernel_key &key)
 {
-    if (key.rows == 128)
-        return key.votes ? entry_of<T16, A, D, 32, true>() : entry_of<T16, A, D, 32, false>();
-    return key.votes ? entry_of<T16, A, D, 16, true>() : entry_of<T16, A, D, 16, false>();
+    if (key.votes)
+        return key.rows == 128 ? entry_of<T16, A, D, 16, 8, true>() : entry_of<T16, A, D, 16, 4, true>();
+    return key.rows == 128 ? entry_of<T16, A, D, 32, 4, false>() : entry_of<T16, A, D, 16, 4, false>();
 }
 
 template <arithmetic A, int D> attend_kernel_entry entry_of(const attend_kernel_key &key)
