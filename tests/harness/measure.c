@@ -229,7 +229,7 @@ static void points_without_memory_are_skipped(void **state)
     sb_result result = measure(&b, 0);
     assert_int_equal(result.outcome, RS_SKIPPED);
     assert_non_null(strstr(result.reason, "the inputs need 96.0 KiB"));
-    assert_false(b.session.has_inputs);
+    assert_false(b.session.input_sets);
     b.session.options.max_memory = output + reference - 1;
     result = measure(&b, 0);
     assert_int_equal(result.outcome, RS_SKIPPED);
@@ -373,13 +373,13 @@ static void workloads_are_made_once(void **state)
     bench b;
     open_bench(&b, "fake", "", small, 1, 1);
     measure(&b, 0);
-    const void *q = b.session.inputs.q.data, *exact = b.session.reference.o;
+    const void *q = b.session.inputs[0].q.data, *exact = b.session.reference.o;
     measure(&b, 1);
-    assert_ptr_equal(b.session.inputs.q.data, q);
+    assert_ptr_equal(b.session.inputs[0].q.data, q);
     assert_ptr_equal(b.session.reference.o, exact);
-    assert_int_equal(b.session.inputs.q.shape[2], 128);
+    assert_int_equal(b.session.inputs[0].q.shape[2], 128);
     measure(&b, 2);
-    assert_int_equal(b.session.inputs.q.shape[2], 192);
+    assert_int_equal(b.session.inputs[0].q.shape[2], 192);
     assert_int_equal(b.session.reference.rows, 192);
     close_bench(&b);
 }
@@ -435,7 +435,7 @@ static void captured_files_are_cut_and_rounded(void **state)
     bench b;
     open_bench(&b, "cpu", "", line, 1, 1);
     assert_int_equal(measure(&b, 0).outcome, RS_DONE);
-    const sparge_tensor *tensor[] = {&b.session.inputs.q, &b.session.inputs.k, &b.session.inputs.v};
+    const sparge_tensor *tensor[] = {&b.session.inputs[0].q, &b.session.inputs[0].k, &b.session.inputs[0].v};
     for (int t = 0; t < 3; t++) {
         const uint16_t *data = tensor[t]->data; /* the CPU's memory is ours */
         assert_int_equal(tensor[t]->dtype, SPARGE_F16);
