@@ -1,4 +1,4 @@
-/* Curves: which rows a figure joins. By label, a curve is a method with its settings. By parameter, where the lengths are
+/* Curves: which rows a figure joins. By label, a curve is a method with its settings. By parameter, where lengths are
  * equal, a curve holds the rows of a method that differ in one parameter alone: one that sweeps tau and topk has two.
  *
  * Candidates are all groups of rows that agree in every parameter but one; the group that adds most rows is taken until

@@ -69,6 +69,8 @@ static const sparge_backend *choose_backend(const char *name, sparge_error *erro
     if (!backend) {
         char names[128] = "auto";
         for (size_t i = 0; i < BACKENDS; i++) {
+            if (backends[i]->hidden)
+                continue;
             size_t used = strlen(names);
             snprintf(names + used, sizeof names - used, ", %s", backends[i]->name);
         }

@@ -50,8 +50,8 @@ static void copy_text(char *to, const char *text, size_t length)
 /* Where the step's operator stands in "end+step": the first '*' or '+' that is not the sign of an exponent. */
 static const char *find_operator(const char *text, size_t length)
 {
-    for (size_t i = 1; i < length; i++)
-        if (text[i] == '*' || (text[i] == '+' && tolower((unsigned char)text[i - 1]) != 'e'))
+    for (size_t i = 0; i < length; i++)
+        if (text[i] == '*' || (text[i] == '+' && (i == 0 || tolower((unsigned char)text[i - 1]) != 'e')))
             return text + i;
     return NULL;
 }
@@ -82,7 +82,8 @@ static int split_item(const char *item, size_t length, range *out, const report 
         copy_text(out->step, rule + 1, (size_t)(item + length - rule) - 1);
     else
         copy_text(out->step, "2", 1);
-    return 0;
+    const char *missing = !*out->begin ? "begin" : !*out->end ? "end" : !*out->step ? "step" : NULL;
+    return missing ? fail(error, "the range %.*s has no %s", (int)length, item, missing) : 0;
 }
 
 /* --- integers --- */
@@ -213,7 +214,8 @@ static int expand_integers(const range *item, integer_list *list, const report *
 
 /* --- reals --- */
 
-/* [-]digits[.digits][e[+-]digits], or [-]inf: what strtod reads, less hexadecimal, NaN, blanks and a bare point. */
+/* [-]digits[.digits][e[+-]digits], the digits before the point may be missing; or [-]inf. What strtod reads, less
+ * hexadecimal, NaN, blanks and a point at the end. */
 static int parse_real(const char *text, double *value, const report *error)
 {
     const char *p = text + (*text == '-');
@@ -226,7 +228,7 @@ static int parse_real(const char *text, double *value, const report *error)
         p++;
     if (*p == '.') {
         p++;
-        valid = valid && isdigit((unsigned char)*p);
+        valid = isdigit((unsigned char)*p) != 0;
         while (isdigit((unsigned char)*p))
             p++;
     }

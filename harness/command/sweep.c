@@ -36,7 +36,7 @@ typedef struct sweep {
     sb_provenance provenance;
     rs_store *store;
     sb_run_lock lock;
-    int64_t run_id;
+    int64_t run_id; /* 0: not begun */
     sb_ledger ledger;
     sb_progress progress;
     sb_rates rates;
@@ -131,6 +131,35 @@ static int find_entry(sweep *s, const char *key, const sb_ledger_entry **entry)
     return SB_EXIT_OK;
 }
 
+/* Begins the run, with the first point that has something to measure: a sweep that finds all points measured leaves no
+ * run behind. */
+static int begin_run(sweep *s)
+{
+    rs_error error;
+    char note[512];
+    rs_run run = sb_provenance_run(&s->provenance, &s->session.device);
+    run.command = sb_command_line(s->arguments);
+    run.seed = s->points.point[0].request.seed;
+    double load[1] = {0};
+    getloadavg(load, 1);
+    const char *policy = getenv("OMP_WAIT_POLICY");
+    snprintf(note, sizeof note,
+             "not measured on this backend: clock, power, temperature, kernel records, counters; load average at the "
+             "start: %.2f; OMP_WAIT_POLICY=%s",
+             load[0], policy ? policy : "");
+    if (load[0] > 0.5 && sb_progress_draws(stderr, s->options.quiet)) {
+        sb_progress_clear(&s->progress);
+        fprintf(stderr, "sparge-bench: sweep: the machine is busy (load average %.1f): times will be too long\n",
+                load[0]);
+    }
+    run.note = note;
+    if (rs_run_begin(s->store, &run, &s->run_id, &error) != RS_OK)
+        return fail_store(&error);
+    if (sb_run_lock_take(&s->lock, s->run_id) != 0)
+        return sb_fail(SB_EXIT_ENVIRONMENT, "%s: cannot lock the file for this run", s->options.database);
+    return SB_EXIT_OK;
+}
+
 /* Takes up the abandoned measurement of `entry`, or begins a new one (entry NULL). */
 static int begin_measurement(sweep *s, const sb_point *point, const sb_record *record, const sb_ledger_entry *entry,
                              sb_earlier *earlier)
@@ -158,7 +187,9 @@ static int measure_point(sweep *s, const sb_point *point, const sb_record *recor
     sb_earlier earlier = {0};
     sb_result result;
     rs_error error;
-    int code = begin_measurement(s, point, record, entry, &earlier);
+    int code = s->run_id != 0 ? SB_EXIT_OK : begin_run(s);
+    if (code == SB_EXIT_OK)
+        code = begin_measurement(s, point, record, entry, &earlier);
     if (code == SB_EXIT_OK)
         code = sb_session_measure(&s->session, point, &earlier, add_visit, s, &result);
     if (code != SB_EXIT_OK)
@@ -239,34 +270,11 @@ static int predict(sweep *s)
     return s->prediction ? SB_EXIT_OK : sb_fail(SB_EXIT_ENVIRONMENT, "out of memory for the predictions");
 }
 
-static int begin_run(sweep *s)
-{
-    rs_error error;
-    char note[512];
-    rs_run run = sb_provenance_run(&s->provenance, &s->session.device);
-    run.command = sb_command_line(s->arguments);
-    run.seed = s->points.point[0].request.seed;
-    double load[1] = {0};
-    getloadavg(load, 1);
-    const char *policy = getenv("OMP_WAIT_POLICY");
-    snprintf(note, sizeof note,
-             "not measured on this backend: clock, power, temperature, kernel records, counters; load average at the "
-             "start: %.2f; OMP_WAIT_POLICY=%s",
-             load[0], policy ? policy : "");
-    if (load[0] > 0.5 && sb_progress_draws(stderr, s->options.quiet))
-        fprintf(stderr, "sparge-bench: sweep: the machine is busy (load average %.1f): times will be too long\n",
-                load[0]);
-    run.note = note;
-    if (rs_run_begin(s->store, &run, &s->run_id, &error) != RS_OK)
-        return fail_store(&error);
-    if (sb_run_lock_open(s->options.database, &s->lock) != 0 || sb_run_lock_take(&s->lock, s->run_id) != 0)
-        return sb_fail(SB_EXIT_ENVIRONMENT, "%s: cannot lock the file for this run", s->options.database);
-    return load_ledger(s);
-}
-
 static int end_run(sweep *s, int code)
 {
     rs_error error;
+    if (s->run_id == 0)
+        return code;
     const char *status = sb_interrupted() ? "partial" : code == SB_EXIT_OK ? "done" : "failed";
     if (rs_run_end(s->store, s->run_id, status, NULL, &error) != RS_OK && code == SB_EXIT_OK)
         return fail_store(&error);
@@ -323,7 +331,7 @@ static void print_tally(const sweep *s)
 static int interrupted(const sweep *s)
 {
     fprintf(stderr, "sparge-bench: interrupted; resume with\n%s", sb_command_line(s->arguments));
-    if (s->options.fresh && s->options.since == 0)
+    if (s->options.fresh && s->options.since == 0 && s->run_id != 0)
         fprintf(stderr, " --since %lld", (long long)s->run_id);
     fprintf(stderr, "\n");
     return SB_EXIT_INTERRUPTED;
@@ -339,7 +347,9 @@ static int judge(const sweep *s)
 /* With the store open. */
 static int sweep_store(sweep *s)
 {
-    int code = begin_run(s);
+    if (sb_run_lock_open(s->options.database, &s->lock) != 0)
+        return sb_fail(SB_EXIT_ENVIRONMENT, "%s: cannot lock the file for this run", s->options.database);
+    int code = load_ledger(s);
     if (code != SB_EXIT_OK)
         return code;
     if (sb_interrupt_install() != 0)

@@ -12,6 +12,11 @@ cpu_sweep() {
         --method dense-f16,window --visits 3 --launches 1 --db cpu.db "$@"
 }
 
+runs_of() {
+    python3 -c 'import sqlite3, sys
+print(sqlite3.connect(sys.argv[1]).execute("SELECT count(*) FROM run").fetchone()[0])' "$1"
+}
+
 @test "sweep measures, prints a summary and leaves one file" {
     run --separate-stderr cpu_sweep --format json
     [ "$status" -eq 0 ]
@@ -36,9 +41,11 @@ cpu_sweep() {
     cpu_sweep >/dev/null
     fine export cpu.db --all --format json
     json 'len(data["rows"]) == 2'
+    [ "$(runs_of cpu.db)" -eq 1 ] # nothing to do, no run
     cpu_sweep --fresh >/dev/null
     fine export cpu.db --all --format json
     json 'len(data["rows"]) == 4'
+    [ "$(runs_of cpu.db)" -eq 2 ]
 }
 
 @test "each row's command repeats its point" {
@@ -54,7 +61,7 @@ cpu_sweep() {
 }
 
 @test "a dry run writes nothing" {
-    run --separate-stderr sb sweep --backend fake --seqlen 1k..4k --method dense-f16 --dry-run --format json
+    run --separate-stderr sb sweep --backend fake --min-time .05 --seqlen 1k..4k --method dense-f16 --dry-run --format json
     [ "$status" -eq 0 ]
     json 'len(data["rows"]) == 3'
     [ -z "$(ls)" ]
@@ -75,6 +82,9 @@ cpu_sweep() {
     refused 2 "--seqlen 8k..100k" sweep --db x.db --seqlen 8k..100k
     refused 2 "--dtype: 'f8' is neither f16 nor bf16" sweep --db x.db --dtype f8
     refused 2 "--causal: 'yes' is none of" sweep --db x.db --causal yes
+    refused 2 "the range 1k.. has no end" sweep --db x.db --seqlen 1k..
+    refused 2 "must be one of auto, " sweep --db x.db --seqlen 128 --backend gpu
+    [[ $stderr != *fake* ]]
     refused 2 "tau" sweep --db x.db --method sparge-f16 --set tau=2
     refused 2 "both 'sparge-f16' and 'sparge-int8-f16' have this parameter" \
         sweep --db x.db --method sparge-f16,sparge-int8-f16 --set tau=0.9

@@ -40,6 +40,7 @@ sparge_status sparge_device_get_info(sparge_context *context, sparge_device_info
 /* Backend memory. A successful allocation is aligned to 256 bytes. */
 sparge_status sparge_alloc(sparge_context *context, size_t bytes, void **memory);
 void sparge_free(sparge_context *context, void *memory); /* NULL is fine */
+/* Both wait for the work that the context was given before, and return when the copy is done. */
 sparge_status sparge_upload(sparge_context *context, void *memory, const void *host, size_t bytes);
 sparge_status sparge_download(sparge_context *context, void *host, const void *memory, size_t bytes);
 /* 0xff makes NaN of every floating dtype. */
