@@ -52,9 +52,10 @@ typedef struct rs_query {
     const rs_store *store;
     const char *what;
     sqlite3_stmt *statement;
-    int code;      /* SQLITE_OK, or the first error */
-    int parameter; /* the one bound last */
-    int column;    /* the next to be read */
+    int code;       /* SQLITE_OK, or the first error */
+    char text[160]; /* SQLite's words for it: the connection's are those of its last call */
+    int parameter;  /* the one bound last */
+    int column;     /* the next to be read */
 } rs_query;
 
 void rs_query_begin(rs_query *query, const rs_store *store, const char *what, const char *sql);

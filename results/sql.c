@@ -74,11 +74,10 @@ static rs_status status_of(int code, int os_error)
     }
 }
 
-rs_status rs_fail_sqlite(const rs_store *store, rs_error *error, int code, const char *what)
+static rs_status fail_saying(const rs_store *store, rs_error *error, int code, const char *what, const char *text)
 {
     int os_error = errno; /* of the call that SQLite saw fail; sqlite3_system_errno knows nothing of failed writes */
     rs_status status = status_of(code, os_error);
-    const char *text = sqlite3_errmsg(store->db);
     if (code == SQLITE_CONSTRAINT_FOREIGNKEY)
         return rs_fail(error, RS_ERROR_NOT_FOUND, store->path, "%s: it refers to a row that does not exist", what);
     if (code == SQLITE_CONSTRAINT_UNIQUE || code == SQLITE_CONSTRAINT_PRIMARYKEY)
@@ -98,10 +97,23 @@ rs_status rs_fail_sqlite(const rs_store *store, rs_error *error, int code, const
     return rs_fail(error, status, store->path, "%s: %s", what, text);
 }
 
+rs_status rs_fail_sqlite(const rs_store *store, rs_error *error, int code, const char *what)
+{
+    return fail_saying(store, error, code, what, sqlite3_errmsg(store->db));
+}
+
+static void keep_error(rs_query *query, int code)
+{
+    query->code = code;
+    snprintf(query->text, sizeof query->text, "%s", sqlite3_errmsg(query->store->db));
+}
+
 void rs_query_begin(rs_query *query, const rs_store *store, const char *what, const char *sql)
 {
     *query = (rs_query){.store = store, .what = what};
-    query->code = sqlite3_prepare_v2(store->db, sql, -1, &query->statement, NULL);
+    int code = sqlite3_prepare_v2(store->db, sql, -1, &query->statement, NULL);
+    if (code != SQLITE_OK)
+        keep_error(query, code);
 }
 
 static void bind_null(rs_query *query)
@@ -164,7 +176,7 @@ int rs_step(rs_query *query)
     query->column = 0;
     int code = sqlite3_step(query->statement);
     if (code != SQLITE_ROW && code != SQLITE_DONE)
-        query->code = code;
+        keep_error(query, code);
     return code == SQLITE_ROW;
 }
 
@@ -215,6 +227,8 @@ rs_status rs_query_end(rs_query *query, rs_error *error)
     /* A statement that was not stepped to its end may still fail here. */
     int finalized = sqlite3_finalize(query->statement);
     query->statement = NULL;
+    if (query->text[0] != '\0')
+        return fail_saying(query->store, error, query->code, query->what, query->text);
     int code = query->code != SQLITE_OK ? query->code : finalized;
     return code == SQLITE_OK ? RS_OK : rs_fail_sqlite(query->store, error, code, query->what);
 }
