@@ -29,11 +29,22 @@ struct sb_arguments {
 
 int sb_fail(int exit_code, const char *format, ...)
 {
-    char text[4096]; /* longer texts are cut: stderr gets one line that a person reads */
+    char text[4096], end[1024];
     va_list list;
     va_start(list, format);
-    vsnprintf(text, sizeof text, format, list);
+    int length = vsnprintf(text, sizeof text, format, list);
     va_end(list);
+    if (length >= (int)sizeof text) {
+        /* Longer than a person reads: the middle is left out, for what is wrong stands behind the value. */
+        char *whole = malloc((size_t)length + 1);
+        va_start(list, format);
+        if (whole && vsnprintf(whole, (size_t)length + 1, format, list) == length) {
+            snprintf(end, sizeof end, " ... %s", whole + length - 512);
+            memcpy(text + sizeof text - 1 - strlen(end), end, strlen(end));
+        }
+        va_end(list);
+        free(whole);
+    }
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             *c = ' ';

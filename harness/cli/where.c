@@ -112,6 +112,8 @@ static int match_text(const char *filter, const key *by, const char *value, size
         return sb_fail(SB_EXIT_USAGE, "--where '%s': a value is empty or longer than 255 bytes", filter);
     memcpy(word, value, length);
     word[length] = '\0';
+    if (by->text == causal && strcmp(word, "causal") == 0) /* the same as at --causal */
+        strcpy(word, "bottom-right");
     for (size_t i = 0; i < rows->count; i++) {
         const char *have = by->text(&rows->row[i].row);
         if (!have)

@@ -89,10 +89,51 @@ static void closed_streams_spill_into_no_file(void **state)
                      0);
 }
 
+/* What is wrong, and the limit, stand behind the value: a long one must not push them out of the line. */
+static void long_values_leave_room_for_the_reason(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *option, *reason;
+    } cases[] = {
+        {"--seqlen", "too long for a number"}, {"--workload", "list workloads"},
+        {"--method", "list methods"},          {"--causal", "none of none, top-left, bottom-right"},
+        {"--dtype", "neither f16 nor bf16"},   {"--compat", "neither fixed nor upstream"},
+        {"--heads", "too long for a number"},  {"--zip", "this command has"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char command[256];
+        snprintf(command, sizeof command, "sparge-bench sweep --dry-run %s $(printf %%0100000d 1)%s 2> err",
+                 cases[i].option, strcmp(cases[i].option, "--zip") == 0 ? ",x" : "");
+        assert_int_equal(shell(command), 2);
+        snprintf(
+            command, sizeof command,
+            "test $(wc -l < err) = 1 && test $(wc -c < err) -lt 4200 && grep -q -e '%s' err && grep -q -e '%s' err",
+            cases[i].option, cases[i].reason);
+        if (shell(command) != 0)
+            fail_msg("the error of a long %s does not say \"%s\"", cases[i].option, cases[i].reason);
+    }
+}
+
+static void filters_know_the_names_of_options(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        shell("sparge-bench sweep --backend fake --workload random --seqlen 64 --heads 1 --method dense-f16 "
+              "--causal none,causal --visits 1 --launches 1 -q --db c.db > made.txt"),
+        0);
+    assert_int_equal(shell("sparge-bench export c.db --where causal=causal > a.csv && "
+                           "sparge-bench export c.db --where causal=bottom-right > b.csv && cmp a.csv b.csv && "
+                           "test $(wc -l < a.csv) = 2"),
+                     0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(exports_do_not_replace_results, enter_folder, leave_folder),
+        cmocka_unit_test_setup_teardown(long_values_leave_room_for_the_reason, enter_folder, leave_folder),
+        cmocka_unit_test_setup_teardown(filters_know_the_names_of_options, enter_folder, leave_folder),
         cmocka_unit_test_setup_teardown(closed_streams_spill_into_no_file, enter_folder, leave_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
