@@ -151,7 +151,7 @@ static void scripts_have_axes_series_and_data(void **unused)
     assert_non_null(strstr(script, "set xtics ('1k' 1024, '2k' 2048, '4k' 4096, '8k' 8192, '16k' 16384, '32k' 32768, "
                                    "'64k' 65536)\n"));
     assert_int_equal(occurrences(script, " title '"), 8 + 2); /* and two terminals with a title above the plot */
-    assert_int_equal(occurrences(script, "with yerrorbars"), 8);
+    assert_int_equal(occurrences(script, "with vectors heads"), 8);
     assert_int_equal(occurrences(script, " << EOD\n"), 8);
     /* The first series is dense-f16: 7 lengths, the first at 1024 with its interval around its median. */
     const char *row = strstr(script, "$series1 << EOD\n") + strlen("$series1 << EOD\n");
@@ -394,6 +394,45 @@ static void long_titles_are_broken_not_cut(void **unused)
             line = next && next < end ? next + 6 : NULL;
         }
         free(script);
+    }
+}
+
+/* Two captured files of one name, or one captured again: never in one figure. Other lengths, heads or methods of one
+ * input have other hashes too and share theirs. */
+static void other_inputs_of_one_name_are_kept_apart(void **unused)
+{
+    (void)unused;
+    char text[512];
+    int64_t run;
+    const an_report_options options = {.gnuplot = "/no/such/gnuplot"};
+    for (int editions = 1; editions <= 2; editions++) {
+        rs_store *store = synthetic_open("editions.db", &run);
+        for (int edition = 1; edition <= editions; edition++)
+            for (int64_t length = 1024; length <= 4096; length *= 2) {
+                synthetic_point p = hostile_point("dense-f16", length);
+                p.workload = "x.safetensors";
+                p.edition = edition;
+                synthetic_add(store, run, &p);
+                p.method = "window";
+                synthetic_add(store, run, &p);
+            }
+        synthetic_close(store, run);
+        assert_int_equal(system("rm -rf editions"), 0);
+        assert_int_equal(report_of("editions.db", "editions", &options, text), AN_REPORT_NO_GNUPLOT);
+        if (editions == 1) {
+            assert_int_equal(system("test $(ls editions/figures/latency*.gp | wc -l) = 1"), 0);
+            assert_int_equal(system("grep -q input editions/figures/latency*.gp"), 256);
+            continue;
+        }
+        assert_int_equal(system("test $(ls editions/figures/latency*.gp | wc -l) = 2"), 0);
+        for (int edition = 1; edition <= 2; edition++) {
+            char path[64];
+            snprintf(path, sizeof path, "editions/figures/latency-x-input-%08x.gp", edition);
+            char *script = read_file(path);
+            assert_int_equal(occurrences(script, "\n 1024 "), 2); /* one point of each method */
+            assert_int_equal(occurrences(script, "\n 4096 "), 2);
+            free(script);
+        }
     }
 }
 
@@ -642,6 +681,7 @@ int main(void)
         cmocka_unit_test(the_page_explains_itself),
         cmocka_unit_test(hostile_names),
         cmocka_unit_test(long_titles_are_broken_not_cut),
+        cmocka_unit_test(other_inputs_of_one_name_are_kept_apart),
         cmocka_unit_test(times_have_no_exponent),
         cmocka_unit_test(curves_follow_one_parameter),
         cmocka_unit_test(an_empty_store),

@@ -94,7 +94,7 @@ void synthetic_add(rs_store *store, int64_t run_id, const synthetic_point *p)
     rs_error error;
     int64_t point_id, measurement;
     char hash[65];
-    snprintf(hash, sizeof hash, "%064llx", (unsigned long long)p->seqlen);
+    snprintf(hash, sizeof hash, "%08x%056llx", p->edition, (unsigned long long)p->seqlen);
     const rs_point point = {.workload = p->workload,
                             .workload_hash = hash,
                             .order = p->order ? p->order : "row",

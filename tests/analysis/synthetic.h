@@ -8,6 +8,7 @@ typedef struct synthetic_point {
     const char *workload, *order, *method, *parameters, *causal;
     const char *settings; /* NULL: all at their defaults */
     int64_t heads_q, heads_kv, seqlen;
+    int edition;     /* another input of the same name */
     double ms;       /* median of the total; 0 = no samples */
     double stage[3]; /* shares of it; all 0 = the stages were not timed */
     double sparsity, rel_l1;
