@@ -67,8 +67,11 @@ static int has_intervals(const plot_series *series)
 static void write_series(const plot_series *series, size_t number, FILE *out)
 {
     const plot_style *style = series->style;
+    /* Not yerrorbars: they clear the ground around their point, and with it the points of other series there. */
     if (has_intervals(series))
-        fprintf(out, "$series%zu using 1:2:3:4 with yerrorbars linecolor rgb '%s' pointsize 0 notitle, \\\n        ",
+        fprintf(out,
+                "$series%zu using 1:3:(0):($4-$3) with vectors heads size screen 0.004,90 linecolor rgb '%s' notitle, "
+                "\\\n        ",
                 number, style->colour);
     fprintf(out, "$series%zu using 1:2 with %s linecolor rgb '%s' pointtype %d", number,
             series->joined ? "linespoints" : "points", style->colour, style->point_type);
