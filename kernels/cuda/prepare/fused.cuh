@@ -1,0 +1,119 @@
+/* Prepare in one kernel: every CTA does one piece of one of five kinds, and the order of the CTAs makes the second reads
+ * of K and V hit the L2 cache.
+ *
+ *   kind       reads            leaves                                   waits for
+ *   K stats    256 keys of K    k_mean (the head's last one)             -
+ *   Q tile     a slab of Q      INT8, scales, block means, similarity    -
+ *   K tile     a slab of K      the same                                 k_mean of its head, where K is smoothed
+ *   V stats    256 keys of V    v_scale (the head's last one)            -
+ *   V tile     a slab of V      FP8, transposed                          v_scale of its head
+ *
+ *   grid order, for one group of KV heads after the other:
+ *     K stats ...  Q tiles (half) ...  K tiles ...  V stats ...  Q tiles (half) ...  V tiles ...
+ *
+ * A group is as many heads as keep their K within about half of the L2 cache (4 at 32k tokens on an H200). CTAs start in
+ * the order of their index, and only tiles wait, for stats earlier in the grid: those are running or done, and wait for
+ * nobody, so there is always progress. The half of Q's tiles in between covers the time the last stats take, and a tile
+ * waits after its loads have been issued.
+ *
+ * Traffic, INT8 and FP8 with pooling, Lq = Lk = L, H heads of D channels: Q, K, V once from DRAM, 6 D bytes a token and
+ * head; K and V a second time from L2, 4 D; INT8 and FP8 out, 3 D. At H = 32, L = 32768, D = 128: 805 + 403 MB through
+ * DRAM, 0.28 ms at 4.3 TB/s (0.41 ms if no second read hit), and about 230 M warp instructions, 0.25 ms. Prediction:
+ * 0.33-0.38 ms. */
+#ifndef SPARGE_CUDA_PREPARE_FUSED_CUH
+#define SPARGE_CUDA_PREPARE_FUSED_CUH
+
+#include "fp8.cuh"
+#include "tile.cuh"
+
+namespace sparge::prepare
+{
+
+template <int D> union fused_shared {
+    tile_shared<D> tile;
+    stats_shared<D> stats;
+};
+
+enum class kind { k_stats, q_tile, k_tile, v_stats, v_tile };
+
+struct piece {
+    kind what;
+    int64_t head; /* query head of a Q tile, else KV head; batch entries are consecutive */
+    int index;    /* within the head */
+};
+
+__device__ __forceinline__ piece find_piece(const prepare_args &args, int64_t cta)
+{
+    const prepare_schedule &s = args.schedule;
+    const int64_t of_group = static_cast<int64_t>(s.group_heads) * s.cta_per_head;
+    const int64_t first = cta / of_group * s.group_heads;
+    const int64_t heads = s.heads - first < s.group_heads ? s.heads - first : s.group_heads;
+    const int64_t group = args.q.x.heads / args.k.x.heads; /* query heads of a KV head */
+    const int64_t q_all = heads * group * s.q_slabs, q_half = args.v8 ? q_all / 2 : q_all;
+    int64_t i = cta % of_group;
+    const auto at = [&](kind what, int64_t first_head, int64_t per_head) {
+        return piece{what, first_head + i / per_head, static_cast<int>(i % per_head)};
+    };
+    if (i < heads * s.k_stats)
+        return at(kind::k_stats, first, s.k_stats);
+    i -= heads * s.k_stats;
+    if (i < q_half)
+        return at(kind::q_tile, first * group, s.q_slabs);
+    i -= q_half;
+    if (i < heads * s.k_slabs)
+        return at(kind::k_tile, first, s.k_slabs);
+    i -= heads * s.k_slabs;
+    if (i < heads * s.v_stats)
+        return at(kind::v_stats, first, s.v_stats);
+    i -= heads * s.v_stats;
+    if (i < q_all - q_half) {
+        i += q_half;
+        return at(kind::q_tile, first * group, s.q_slabs);
+    }
+    i -= q_all - q_half;
+    return at(kind::v_tile, first, s.v_slabs);
+}
+
+template <typename T, int D, bool Int8, bool Pool, bool Fine>
+__global__ void __launch_bounds__(threads, 4) prepare_pieces(const __grid_constant__ prepare_args args)
+{
+    __shared__ fused_shared<D> shared;
+    const piece p = find_piece(args, blockIdx.x);
+    const auto no_wait = [] {};
+    switch (p.what) {
+    case kind::k_stats:
+        k_stats<T, D>(args, p.head, p.index, shared.stats);
+        return;
+    case kind::v_stats:
+        v_stats<T, D>(args, p.head, p.index, shared.stats);
+        return;
+    case kind::v_tile:
+        v_tile<T, D>(args, p.head, p.index);
+        return;
+    case kind::k_tile:
+        if (args.k.center) {
+            tile<T, D, Int8, Pool, Fine, true>(
+                args.k, args.head_dim, args.load_chunks, p.head, p.index, load_streaming(),
+                [&] { wait_for_flag(args.k_ready + p.head); }, shared.tile);
+            return;
+        }
+        break;
+    case kind::q_tile:
+        break;
+    }
+    tile<T, D, Int8, Pool, Fine, false>(p.what == kind::q_tile ? args.q : args.k, args.head_dim, args.load_chunks,
+                                        p.head, p.index, load_streaming(), no_wait, shared.tile);
+}
+
+template <typename T, int D> prepare_kernel choose(prepare_kernel_key key)
+{
+    if (key.pool)
+        return key.int8 ? prepare_pieces<T, D, true, true, false> : prepare_pieces<T, D, false, true, false>;
+    if (key.int8)
+        return key.fine ? prepare_pieces<T, D, true, false, true> : prepare_pieces<T, D, true, false, false>;
+    return nullptr;
+}
+
+} // namespace sparge::prepare
+
+#endif
