@@ -134,7 +134,9 @@ void plot_begin(const char *title, const char *source, FILE *out)
           out);
 }
 
-/* The three kinds of picture. The lengths are those of the fonts as gnuplot draws them, measured: a legend column is
+/* The three kinds of picture. DejaVu Sans comes with gnuplot on Debian and Ubuntu; a font that only some machines have
+ * would be replaced by a wider one on the others, and legends would run out of the picture. The lengths are those of the
+ * fonts as gnuplot draws them, measured: a legend column is
  * as wide as the longest entry's characters times `glyph` plus `sample`. gnuplot itself reckons with 1/slim of that. */
 typedef struct terminal {
     const char *kind, *options; /* without the size */
@@ -148,10 +150,10 @@ typedef struct terminal {
 static const double slim = 0.9;
 
 static const terminal terminals[] = {
-    {"svg", "font 'Helvetica,Arial,sans-serif,14' background rgb 'white' linewidth 1.5", 760, 1, "", 40, 62, 22.1, 8.8,
-     55},
-    {"pdf", "font 'Helvetica,6' fontscale 1 linewidth 1 pointscale 0.5", 241.2, 72, "in", 5, 28, 8.5, 4.0, 23.5},
-    {"png", "font 'Helvetica,13' fontscale 2 linewidth 2.8 pointscale 2.2", 1520, 1, "", 80, 124, 37.5, 17.1, 99},
+    {"svg", "font 'DejaVu Sans,Verdana,sans-serif,12.4' background rgb 'white' linewidth 1.5", 760, 1, "", 40, 62, 22.1,
+     8.8, 55},
+    {"pdf", "font 'DejaVu Sans,5.3' fontscale 1 linewidth 1 pointscale 0.5", 241.2, 72, "in", 5, 28, 8.5, 4.0, 23.5},
+    {"png", "font 'DejaVu Sans,11.4' fontscale 2 linewidth 2.8 pointscale 2.2", 1520, 1, "", 80, 124, 37.5, 17.1, 99},
 };
 
 /* gnuplot lets a vertical legend be as high as the plot and a horizontal one as wide, and rearranges what is larger.
