@@ -54,13 +54,15 @@ static void load_block(const sparge_context *context, const sparge_tensor *x, in
     }
 }
 
-/* Divides each row by its length; a row of length 0 stays 0, or becomes NaN in parity mode. */
+/* Divides each row by its length; a row of length 0 becomes 0, or NaN in parity mode. */
 static void make_units(pool_row *row, const cpu_pool_block *what, int32_t channels)
 {
     for (int32_t t = 0; t < what->count; t++) {
         const float length = sqrtf(sum_squares(row[t], channels));
-        if (length == 0 && !what->upstream)
+        if (length == 0 && !what->upstream) { /* so short that its squares are 0 */
+            memset(row[t], 0, sizeof row[t]);
             continue;
+        }
         for (int32_t d = 0; d < channels; d++) {
             row[t][d] /= length;
             if (what->upstream)
