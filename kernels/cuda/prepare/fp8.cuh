@@ -23,7 +23,7 @@ __device__ __forceinline__ uint32_t e4m3_pair(float first, float second)
 }
 
 template <typename T, int D>
-__device__ __forceinline__ void v_tile(const prepare_args &args, int64_t head, int slab_index)
+__device__ __forceinline__ void v_tile(const prepare_args &args, uint32_t head, int slab_index)
 {
     using S = slab_shape<D>;
     const int chunk = static_cast<int>(threadIdx.x) % S::chunks, slot = static_cast<int>(threadIdx.x) / S::chunks;
@@ -34,10 +34,10 @@ __device__ __forceinline__ void v_tile(const prepare_args &args, int64_t head, i
     wait_for_flag(args.v_ready + head);
     if (first >= args.padded_keys)
         return;
-    uint8_t *to = args.v8 + (head * D + chunk * 8) * args.padded_keys + first;
+    uint8_t *to = args.v8 + (static_cast<int64_t>(head) * D + chunk * 8) * args.padded_keys + first;
 #pragma unroll
     for (int pair = 0; pair < 4; pair++) { /* channels 2 pair, 2 pair + 1 */
-        const float *factor = args.v_factor + head * D + chunk * 8 + 2 * pair;
+        const float *factor = args.v_factor + static_cast<int64_t>(head) * D + chunk * 8 + 2 * pair;
         const float low = __ldcg(factor), high = __ldcg(factor + 1);
         uint32_t code[2][4]; /* word w: keys 2w, 2w + 1, 2w + 8, 2w + 9 */
 #pragma unroll

@@ -38,48 +38,61 @@ enum class kind { k_stats, q_tile, k_tile, v_stats, v_tile };
 
 struct piece {
     kind what;
-    int64_t head; /* query head of a Q tile, else KV head; batch entries are consecutive */
-    int index;    /* within the head */
+    uint32_t head; /* query head of a Q tile, else KV head; batch entries are consecutive */
+    int index;     /* within the head */
 };
 
-__device__ __forceinline__ piece find_piece(const prepare_args &args, int64_t cta)
+/* All numbers of CTAs are below 2^31 (make_schedule). */
+__device__ __forceinline__ piece find_piece(const prepare_args &args, uint32_t cta)
 {
     const prepare_schedule &s = args.schedule;
-    const int64_t of_group = static_cast<int64_t>(s.group_heads) * s.cta_per_head;
-    const int64_t first = cta / of_group * s.group_heads;
-    const int64_t heads = s.heads - first < s.group_heads ? s.heads - first : s.group_heads;
-    const int64_t group = args.q.x.heads / args.k.x.heads; /* query heads of a KV head */
-    const int64_t q_all = heads * group * s.q_slabs, q_half = args.v8 ? q_all / 2 : q_all;
-    int64_t i = cta % of_group;
-    const auto at = [&](kind what, int64_t first_head, int64_t per_head) {
-        return piece{what, first_head + i / per_head, static_cast<int>(i % per_head)};
+    const auto number = [](int32_t x) { return static_cast<uint32_t>(x); };
+    const uint32_t of_group = number(s.group_heads) * number(s.cta_per_head);
+    const uint32_t first = cta / of_group * number(s.group_heads), left = number(s.heads) - first;
+    const uint32_t heads = left < number(s.group_heads) ? left : number(s.group_heads);
+    const uint32_t ratio = number(s.q_heads_per_head);
+    const uint32_t q_all = heads * ratio * number(s.q_slabs), q_half = args.v8 ? q_all / 2 : q_all;
+    uint32_t i = cta % of_group;
+    const auto at = [&](kind what, uint32_t first_head, int32_t per_head) {
+        return piece{what, first_head + i / number(per_head), static_cast<int>(i % number(per_head))};
     };
-    if (i < heads * s.k_stats)
+    if (i < heads * number(s.k_stats))
         return at(kind::k_stats, first, s.k_stats);
-    i -= heads * s.k_stats;
+    i -= heads * number(s.k_stats);
     if (i < q_half)
-        return at(kind::q_tile, first * group, s.q_slabs);
+        return at(kind::q_tile, first * ratio, s.q_slabs);
     i -= q_half;
-    if (i < heads * s.k_slabs)
+    if (i < heads * number(s.k_slabs))
         return at(kind::k_tile, first, s.k_slabs);
-    i -= heads * s.k_slabs;
-    if (i < heads * s.v_stats)
+    i -= heads * number(s.k_slabs);
+    if (i < heads * number(s.v_stats))
         return at(kind::v_stats, first, s.v_stats);
-    i -= heads * s.v_stats;
+    i -= heads * number(s.v_stats);
     if (i < q_all - q_half) {
         i += q_half;
-        return at(kind::q_tile, first * group, s.q_slabs);
+        return at(kind::q_tile, first * ratio, s.q_slabs);
     }
     i -= q_all - q_half;
     return at(kind::v_tile, first, s.v_slabs);
 }
 
-template <typename T, int D, bool Int8, bool Pool, bool Fine>
+template <typename T, int D, bool Int8, pooling P, bool Fine>
+__device__ __forceinline__ void k_tile(const prepare_args &args, const piece &p, tile_shared<D> &shared)
+{
+    const auto wait = [&] { wait_for_flag(args.k_ready + p.head); };
+    if ((p.index + int64_t(1)) * slab_shape<D>::rows <= args.k.x.tokens)
+        tile<T, D, Int8, P, Fine, centering::full>(args.k, args.head_dim, args.load_chunks, p.head, p.index, wait,
+                                                   shared);
+    else
+        tile<T, D, Int8, P, Fine, centering::partial>(args.k, args.head_dim, args.load_chunks, p.head, p.index, wait,
+                                                      shared);
+}
+
+template <typename T, int D, bool Int8, pooling P, bool Fine>
 __global__ void __launch_bounds__(threads, 4) prepare_pieces(const __grid_constant__ prepare_args args)
 {
     __shared__ fused_shared<D> shared;
     const piece p = find_piece(args, blockIdx.x);
-    const auto no_wait = [] {};
     switch (p.what) {
     case kind::k_stats:
         k_stats<T, D>(args, p.head, p.index, shared.stats);
@@ -92,25 +105,29 @@ __global__ void __launch_bounds__(threads, 4) prepare_pieces(const __grid_consta
         return;
     case kind::k_tile:
         if (args.k.center) {
-            tile<T, D, Int8, Pool, Fine, true>(
-                args.k, args.head_dim, args.load_chunks, p.head, p.index, load_streaming(),
-                [&] { wait_for_flag(args.k_ready + p.head); }, shared.tile);
+            k_tile<T, D, Int8, P, Fine>(args, p, shared.tile);
             return;
         }
         break;
     case kind::q_tile:
         break;
     }
-    tile<T, D, Int8, Pool, Fine, false>(p.what == kind::q_tile ? args.q : args.k, args.head_dim, args.load_chunks,
-                                        p.head, p.index, load_streaming(), no_wait, shared.tile);
+    tile<T, D, Int8, P, Fine, centering::none>(
+        p.what == kind::q_tile ? args.q : args.k, args.head_dim, args.load_chunks, p.head, p.index, [] {}, shared.tile);
+}
+
+template <typename T, int D, pooling P> prepare_kernel choose_int8(bool int8)
+{
+    return int8 ? prepare_pieces<T, D, true, P, false> : prepare_pieces<T, D, false, P, false>;
 }
 
 template <typename T, int D> prepare_kernel choose(prepare_kernel_key key)
 {
     if (key.pool)
-        return key.int8 ? prepare_pieces<T, D, true, true, false> : prepare_pieces<T, D, false, true, false>;
+        return key.judge ? choose_int8<T, D, pooling::judged>(key.int8) : choose_int8<T, D, pooling::means>(key.int8);
     if (key.int8)
-        return key.fine ? prepare_pieces<T, D, true, false, true> : prepare_pieces<T, D, true, false, false>;
+        return key.fine ? prepare_pieces<T, D, true, pooling::none, true>
+                        : prepare_pieces<T, D, true, pooling::none, false>;
     return nullptr;
 }
 

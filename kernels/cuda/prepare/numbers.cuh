@@ -51,25 +51,28 @@ __device__ __forceinline__ float max_magnitude(float m, float x)
 
 /* x / y rounded to nearest, given r = 1 / y rounded to nearest: Markstein's two fused steps. Both are needed: x * r alone
  * is off by up to 1.5 units in the last place. That the result is the correctly rounded one is checked for every pair of
- * mantissas for which it could be in doubt (tests/kernels/quotient.c). It needs r normal, and no step may underflow
- * unless the quotient does not matter: |x| >= 2^-100, or a quotient so small that nothing sees its last bit. */
+ * mantissas for which it could be in doubt (tests/kernels/quotient.c). r must be normal, and no step may underflow unless
+ * the quotient does not matter: |x| >= 2^-100, or a quotient so small that nothing sees its last bit. y = r = 0 gives 0,
+ * or NaN for an infinite x: what x / infinity is. */
 __device__ __forceinline__ float quotient(float x, float y, float r)
 {
     const float near = __fmul_rn(x, r);
     return __fmaf_rn(__fmaf_rn(-near, y, x), r, near);
 }
 
-/* trunc(q + 0.5 sign(q)) of a finite |q| < 128. */
+/* trunc(q + 0.5 sign(q)) of |q| < 128. */
 __device__ __forceinline__ int rounded_away(float q)
 {
     return __float2int_rz(__fadd_rn(q, copysignf(0.5f, q)));
 }
 
-/* The same for any quotient; infinity and NaN become what the CPU makes of them. */
-__device__ __forceinline__ int rounded_away_clamped(float q, float sign_of)
+/* The sum of N values, neighbours first. */
+template <int N> __device__ __forceinline__ float add_neighbours(const float *term)
 {
-    const float rounded = __fadd_rn(q, sign_of < 0 ? -0.5f : 0.5f);
-    return __float2int_rz(rounded < 128.0f ? (rounded > -128.0f ? rounded : -128.0f) : 127.0f);
+    if constexpr (N == 1)
+        return term[0];
+    else
+        return __fadd_rn(add_neighbours<N / 2>(term), add_neighbours<N / 2>(term + N / 2));
 }
 
 __device__ __forceinline__ uint32_t pack_bytes(int a, int b, int c, int d)

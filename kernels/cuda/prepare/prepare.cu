@@ -141,6 +141,7 @@ sparge_status make_schedule(sparge_plan *plan, const needs &n, prepare_args *arg
     const int64_t cache = cuda_context_of(plan->context)->properties.l2CacheSize;
     const int64_t head_bytes = p.seqlen_k * p.head_dim * 2, fitting = cache / 16 * 9 / head_bytes;
     s.heads = p.batch * p.heads_kv;
+    s.q_heads_per_head = p.heads_q / p.heads_kv;
     s.group_heads = static_cast<int32_t>(fitting < 1 ? 1 : fitting < s.heads ? fitting : s.heads);
     const int64_t stats = ceil_div(args->chunks, slots / PREPARE_LANES);
     s.k_stats = n.mean ? static_cast<int32_t>(stats) : 0;
@@ -180,7 +181,11 @@ void publish(cuda_prepared *prepared, const prepare_args &args)
 sparge_status plan_kernel(sparge_plan *plan, const needs &n, prepare_state *state)
 {
     const sparge_problem &p = plan->problem;
-    const prepare_kernel_key key = {p.dtype == SPARGE_BF16, cuda_plan_of(plan)->prepared.padded_dim, n.int8, n.pool,
+    const prepare_kernel_key key = {p.dtype == SPARGE_BF16,
+                                    cuda_plan_of(plan)->prepared.padded_dim,
+                                    n.int8,
+                                    n.pool,
+                                    n.judge,
                                     n.int8 && plan->recipe.scales != SPARGE_SCALES_BLOCK};
     state->kernel = key.pool && key.fine ? nullptr : key.bf16 ? prepare_kernel_bf16(key) : prepare_kernel_f16(key);
     if (!state->kernel)

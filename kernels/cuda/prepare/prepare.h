@@ -42,7 +42,8 @@ typedef struct prepare_side {
 
 /* CTAs of each kind for one KV head, and how many heads go together (fused.cuh). */
 typedef struct prepare_schedule {
-    int32_t heads;       /* batch * heads_kv */
+    int32_t heads; /* batch * heads_kv */
+    int32_t q_heads_per_head;
     int32_t group_heads; /* KV heads that go through the phases together */
     int32_t k_stats, v_stats, q_slabs, k_slabs, v_slabs;
     int32_t cta_per_head; /* sum of the five */
@@ -73,7 +74,8 @@ typedef struct prepare_kernel_key {
     int bf16;
     int padded_dim; /* 64 or 128 */
     int int8;       /* quantise Q and K */
-    int pool;       /* block means and self-similarity */
+    int pool;       /* block means */
+    int judge;      /* and self-similarity */
     int fine;       /* scales finer than a block; not with pool */
 } prepare_kernel_key;
 

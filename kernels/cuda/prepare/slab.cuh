@@ -32,11 +32,17 @@ struct slab {
     uint4 row[rows_of_thread];
 };
 
-/* first_row: element 0 of the slab's row 0 of this thread, `step` rows apart; the first `count` of the thread's rows
- * exist, the others are zero, as are all where the chunk is beyond the row. Load says how the data is cached. */
+/* first_row: the thread's first row of the slab, the others `step` elements apart; the first `count` of them exist, the
+ * rest is zero. Load says how the data is cached. The usual case has no conditions, so that all loads leave at once. */
 template <typename Load>
 __device__ __forceinline__ void load_slab(slab &to, const uint16_t *first_row, int64_t step, int count, Load load)
 {
+    if (count == rows_of_thread) {
+#pragma unroll
+        for (int a = 0; a < rows_of_thread; a++)
+            to.row[a] = load(reinterpret_cast<const uint4 *>(first_row + a * step));
+        return;
+    }
 #pragma unroll
     for (int a = 0; a < rows_of_thread; a++) {
         to.row[a] = make_uint4(0, 0, 0, 0);
@@ -55,9 +61,10 @@ struct load_keeping {
     __device__ __forceinline__ uint4 operator()(const uint4 *from) const { return __ldcg(from); }
 };
 
-__device__ __forceinline__ const uint16_t *head_of(const prepare_tensor &x, int64_t head)
+__device__ __forceinline__ const uint16_t *head_of(const prepare_tensor &x, uint32_t head)
 {
-    return x.data + head / x.heads * x.batch_stride + head % x.heads * x.head_stride;
+    const uint32_t heads = static_cast<uint32_t>(x.heads);
+    return x.data + head / heads * x.batch_stride + head % heads * x.head_stride;
 }
 
 /* How many of the rows first, first + step, ... (at most rows_of_thread) are below end. */

@@ -19,36 +19,46 @@ template <int D> struct stats_shared {
     unsigned last;
 };
 
-/* True in the CTA that arrives last of `expected`; it then sees what all others wrote before. */
+/* True in the CTA that arrives last of `expected`; it then sees what all others wrote before. A fence by one thread is
+ * enough: the barrier orders the others' writes before it. */
 __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned expected, unsigned &last)
 {
-    __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
+        __threadfence();
         last = atomicAdd(arrived, 1u) == expected - 1;
+        __threadfence();
+    }
     __syncthreads();
-    if (!last)
-        return false;
-    __threadfence();
-    return true;
+    return last != 0;
 }
 
 __device__ __forceinline__ void raise_flag(unsigned *flag)
 {
-    __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
+        __threadfence();
         atomicExch(flag, 1u);
+    }
+}
+
+__device__ __forceinline__ unsigned load_acquire(const unsigned *from)
+{
+#ifdef __CUDA_ARCH__
+    unsigned value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+    return value;
+#else
+    return *from;
+#endif
 }
 
 /* Until the flag is raised. All threads of the CTA call it. */
 __device__ __forceinline__ void wait_for_flag(const unsigned *flag)
 {
-    if (threadIdx.x == 0) {
-        while (*static_cast<const volatile unsigned *>(flag) == 0)
+    if (threadIdx.x == 0)
+        while (load_acquire(flag) == 0)
             __nanosleep(40);
-        __threadfence();
-    }
     __syncthreads();
 }
 
@@ -83,7 +93,7 @@ template <int D> struct stats_place {
         lane = slot % PREPARE_LANES;
         part = static_cast<int64_t>(index) * (S::slots / PREPARE_LANES) + slot / PREPARE_LANES;
     }
-    __device__ __forceinline__ void load(slab &data, const prepare_tensor &x, int64_t head, int load_chunks,
+    __device__ __forceinline__ void load(slab &data, const prepare_tensor &x, uint32_t head, int load_chunks,
                                          int pass) const
     {
         const int64_t first = part * PREPARE_CHUNK + pass * (PREPARE_CHUNK / passes) + lane;
@@ -93,7 +103,7 @@ template <int D> struct stats_place {
 };
 
 template <typename T, int D>
-__device__ __forceinline__ void k_stats(const prepare_args &args, int64_t head, int index, stats_shared<D> &shared)
+__device__ __forceinline__ void k_stats(const prepare_args &args, uint32_t head, int index, stats_shared<D> &shared)
 {
     using S = slab_shape<D>;
     const stats_place<D> at(index);
@@ -115,7 +125,7 @@ __device__ __forceinline__ void k_stats(const prepare_args &args, int64_t head, 
     for (int i = 0; i < 8; i++)
         shared.sum[at.slot * D + at.chunk * 8 + i] = sum[i];
     __syncthreads();
-    double *partial = args.k_partial + head * args.chunks * D;
+    double *partial = args.k_partial + static_cast<int64_t>(head) * args.chunks * D;
     for (int i = static_cast<int>(threadIdx.x); i < S::slots / PREPARE_LANES * D; i += threads) {
         const int64_t part = static_cast<int64_t>(index) * (S::slots / PREPARE_LANES) + i / D;
         const double *lane = shared.sum + i / D * PREPARE_LANES * D + i % D;
@@ -131,7 +141,7 @@ __device__ __forceinline__ void k_stats(const prepare_args &args, int64_t head, 
     if (channel < args.head_dim) {
         const double total =
             combine(partial + channel, D, args.chunks, 0.0, [](double a, double b) { return __dadd_rn(a, b); });
-        args.k_mean[head * args.head_dim + channel] =
+        args.k_mean[static_cast<int64_t>(head) * args.head_dim + channel] =
             __double2float_rn(__ddiv_rn(total, static_cast<double>(args.k.x.tokens)));
     }
     raise_flag(args.k_ready + head);
@@ -139,7 +149,7 @@ __device__ __forceinline__ void k_stats(const prepare_args &args, int64_t head, 
 
 /* NaN is passed over here; it stays NaN in v8. */
 template <typename T, int D>
-__device__ __forceinline__ void v_stats(const prepare_args &args, int64_t head, int index, stats_shared<D> &shared)
+__device__ __forceinline__ void v_stats(const prepare_args &args, uint32_t head, int index, stats_shared<D> &shared)
 {
     using S = slab_shape<D>;
     const stats_place<D> at(index);
@@ -161,7 +171,7 @@ __device__ __forceinline__ void v_stats(const prepare_args &args, int64_t head, 
     for (int i = 0; i < 8; i++)
         shared.max[at.slot * D + at.chunk * 8 + i] = max[i];
     __syncthreads();
-    float *partial = args.v_partial + head * args.chunks * D;
+    float *partial = args.v_partial + static_cast<int64_t>(head) * args.chunks * D;
     for (int i = static_cast<int>(threadIdx.x); i < S::slots / PREPARE_LANES * D; i += threads) {
         const int64_t part = static_cast<int64_t>(index) * (S::slots / PREPARE_LANES) + i / D;
         float most = 0;
@@ -177,8 +187,8 @@ __device__ __forceinline__ void v_stats(const prepare_args &args, int64_t head, 
         const float most =
             combine(partial + channel, D, args.chunks, args.v_tiny, [](float a, float b) { return fmaxf(a, b); });
         const bool exists = channel < args.head_dim;
-        args.v_scale[head * D + channel] = exists ? __fmul_rn(most, args.v_max_inverse) : 0;
-        args.v_factor[head * D + channel] = exists ? __fdiv_rn(args.v_max, most) : 0;
+        args.v_scale[static_cast<int64_t>(head) * D + channel] = exists ? __fmul_rn(most, args.v_max_inverse) : 0;
+        args.v_factor[static_cast<int64_t>(head) * D + channel] = exists ? __fdiv_rn(args.v_max, most) : 0;
     }
     raise_flag(args.v_ready + head);
 }

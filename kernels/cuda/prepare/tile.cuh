@@ -14,7 +14,7 @@
  *   4. one warp a block finishes the two sums over rows, and the similarity
  *
  * Divisions are by a row's length and by a block's scale, so each costs a product with a reciprocal and two fused steps
- * (quotient). Where these could leave the normal range (infinite or absurdly small data) plain divisions are used.
+ * (quotient); infinite scales and absurdly short rows get a word of their own.
  *
  * About 18 instructions an element with everything on; a slab of 32 KiB in, 16 KiB out. */
 #ifndef SPARGE_CUDA_PREPARE_TILE_CUH
@@ -42,17 +42,22 @@ template <int D> struct tile_shared {
     float2 group_scale[fine_groups_max]; /* scale and its reciprocal */
 };
 
+/* How K's mean is subtracted; partial: in a slab with rows past the end. */
+enum class centering { none, full, partial };
+
+/* What is left of a block beside INT8. */
+enum class pooling { none, means, judged };
+
 /* Where a thread stands. */
 template <int D> struct tile_place {
     int chunk, slot;
     int parts;     /* R: slots of a block */
     int sub, part; /* block within the slab; slot within the block */
-    int64_t head;
+    uint32_t head;
     int block, count; /* block within the head, rows of it that exist: <= 0 beyond the last block */
     int rows;         /* rows of this thread that exist */
-    bool partial;     /* the block is not full */
 
-    __device__ __forceinline__ tile_place(const prepare_side &side, int64_t head, int slab_index) : head(head)
+    __device__ __forceinline__ tile_place(const prepare_side &side, uint32_t head, int slab_index) : head(head)
     {
         using S = slab_shape<D>;
         chunk = static_cast<int>(threadIdx.x) % S::chunks;
@@ -64,7 +69,6 @@ template <int D> struct tile_place {
         const int64_t left = side.x.tokens - static_cast<int64_t>(block) * side.block;
         count = left < side.block ? static_cast<int>(left) : side.block;
         rows = rows_below(count, part, parts);
-        partial = count < side.block;
     }
     __device__ __forceinline__ int row(int a) const { return a * parts + part; } /* within the block */
 };
@@ -91,12 +95,7 @@ __device__ __forceinline__ float sum_of_squares(const float (&x)[8])
 #pragma unroll
     for (int i = 0; i < 8; i++)
         term[i] = __fmul_rn(x[i], x[i]);
-#pragma unroll
-    for (int pairs = 4; pairs >= 1; pairs /= 2)
-#pragma unroll
-        for (int i = 0; i < pairs; i++)
-            term[i] = __fadd_rn(term[2 * i], term[2 * i + 1]);
-    return term[0];
+    return add_neighbours<8>(term);
 }
 
 __device__ __forceinline__ void store_8(float *to, const float (&x)[8])
@@ -106,51 +105,68 @@ __device__ __forceinline__ void store_8(float *to, const float (&x)[8])
 }
 
 /* Row a of the slab, less the mean; rows that do not exist are zero. */
-template <typename T, bool Center, int D>
+template <typename T, centering C, int D>
 __device__ __forceinline__ void row_values(float (&x)[8], const slab &data, const tile_place<D> &at, int a,
                                            const float (&center)[8])
 {
     unpack<T>(x, data.row[a]);
-    if constexpr (Center) {
+    if constexpr (C != centering::none) {
 #pragma unroll
         for (int i = 0; i < 8; i++)
             x[i] = __fsub_rn(x[i], center[i]);
-        if (at.partial && a >= at.rows) {
+    }
+    if constexpr (C == centering::partial) {
 #pragma unroll
-            for (int i = 0; i < 8; i++)
-                x[i] = 0;
-        }
+        for (int i = 0; i < 8; i++)
+            x[i] = a < at.rows ? x[i] : 0;
     }
 }
 
-/* Lengths of the rows of this warp's slots. True if a quotient by one of them may not take the fast way. */
+constexpr float short_length = 0x1p-40f, lengthening = 0x1p64f;
+
+/* Lengths of the rows of this warp's slots, with their reciprocals; both zero for lengths of zero and infinity, by which
+ * a quotient is zero. Rows so short that a quotient's steps could underflow are to be lengthened first, which changes no
+ * quotient: their reciprocal is negative. True if there are any. */
 template <int D> __device__ __forceinline__ bool find_lengths(tile_shared<D> &shared)
 {
     using S = slab_shape<D>;
     using H = tile_shared<D>;
     constexpr int warp_rows = S::rows / (threads / 32);
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-    bool unusual = false;
+    bool any_short = false;
     __syncwarp();
 #pragma unroll
-    for (int i = lane; i < warp_rows; i += 32) {
-        const int row = warp * warp_rows + i;
+    for (int i = 0; i < warp_rows / 32; i++) {
+        const int row = warp * warp_rows + i * 32 + lane;
         const float *square =
             shared.square + row / rows_of_thread * H::square_slot + row % rows_of_thread * H::square_row;
-        float term[S::chunks];
-#pragma unroll
-        for (int c = 0; c < S::chunks; c++)
-            term[c] = square[c];
-#pragma unroll
-        for (int pairs = S::chunks / 2; pairs >= 1; pairs /= 2)
-#pragma unroll
-            for (int c = 0; c < pairs; c++)
-                term[c] = __fadd_rn(term[2 * c], term[2 * c + 1]);
-        const float length = __fsqrt_rn(term[0]);
-        unusual |= !(length == 0 || (length >= 0x1p-40f && length <= 0x1p60f));
-        shared.length[row] = make_float2(length, length > 0 ? __frcp_rn(length) : 0);
+        float length = __fsqrt_rn(add_neighbours<S::chunks>(square));
+        const bool is_short = length > 0 && length < short_length;
+        length = is_short ? length * lengthening : length;
+        float reciprocal = __frcp_rn(length);
+        reciprocal = is_short ? -reciprocal : reciprocal;
+        const bool no_quotient = length == 0 || length > 3e38f;
+        shared.length[row] = no_quotient ? make_float2(0, 0) : make_float2(length, reciprocal);
+        any_short |= is_short;
     }
-    return __any_sync(~0u, unusual);
+    return __any_sync(~0u, any_short);
+}
+
+__device__ __forceinline__ void load_center(float (&center)[8], const float *mean, int head_dim, int channel)
+{
+    if (head_dim % 8 == 0) { /* so that the eight lie on 32 bytes */
+        if (channel >= head_dim)
+            return;
+        const float4 low = __ldcg(reinterpret_cast<const float4 *>(mean + channel));
+        const float4 high = __ldcg(reinterpret_cast<const float4 *>(mean + channel + 4));
+        center[0] = low.x, center[1] = low.y, center[2] = low.z, center[3] = low.w;
+        center[4] = high.x, center[5] = high.y, center[6] = high.z, center[7] = high.w;
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        if (channel + i < head_dim)
+            center[i] = __ldcg(mean + channel + i);
 }
 
 /* Scales of one block from its maximum: the whole block's, known to each of its threads. */
@@ -166,7 +182,7 @@ __device__ __forceinline__ float block_scale(const prepare_side &side, const til
     }
     const float scale = __fmaf_rn(__uint_as_float(most), 1.0f / 127.0f, 1e-7f);
     if (at.count > 0 && at.part == 0 && at.chunk == 0)
-        side.scale[at.head * side.scales + at.block] = scale;
+        side.scale[static_cast<int64_t>(at.head) * side.scales + at.block] = scale;
     return scale;
 }
 
@@ -213,7 +229,7 @@ __device__ __forceinline__ int first_row_of_group(prepare_groups groups, int gro
 }
 
 /* Scales finer than a block: maxima of rows, then of groups, through shared memory. */
-template <typename T, bool Center, int D>
+template <typename T, centering C, int D>
 __device__ __forceinline__ void fine_scales(const prepare_side &side, const tile_place<D> &at, const slab &data,
                                             const float (&center)[8], int slab_index, tile_shared<D> &shared)
 {
@@ -224,7 +240,7 @@ __device__ __forceinline__ void fine_scales(const prepare_side &side, const tile
 #pragma unroll
     for (int a = 0; a < rows_of_thread; a++) {
         float x[8], most = 0;
-        row_values<T, Center>(x, data, at, a, center);
+        row_values<T, C>(x, data, at, a, center);
 #pragma unroll
         for (int i = 0; i < 8; i++)
             most = max_magnitude(most, x[i]);
@@ -240,39 +256,54 @@ __device__ __forceinline__ void fine_scales(const prepare_side &side, const tile
         shared.group_scale[i] = make_float2(scale, __frcp_rn(scale));
         const int64_t index = static_cast<int64_t>(block) * of_block + group;
         if (block < side.blocks && index < side.scales)
-            side.scale[at.head * side.scales + index] = first < side.x.tokens ? scale : 0; /* 0: a group without rows */
+            side.scale[static_cast<int64_t>(at.head) * side.scales + index] =
+                first < side.x.tokens ? scale : 0; /* 0: a group without rows */
     }
     __syncthreads();
 }
 
-/* Step 3: INT8 and units of one row, the first `channels` of its eight channels. Fast: see quotient. */
-template <bool Fast>
-__device__ __forceinline__ uint2 quantised(const float (&x)[8], float scale, float reciprocal, int channels)
+/* Step 3: INT8 of one row. */
+__device__ __forceinline__ uint2 quantised(const float (&x)[8], float scale, float reciprocal)
 {
     int value[8];
 #pragma unroll
     for (int i = 0; i < 8; i++)
-        value[i] = Fast           ? rounded_away(quotient(x[i], scale, reciprocal))
-                   : i < channels ? rounded_away_clamped(__fdiv_rn(x[i], scale), x[i])
-                                  : 0; /* not 0 / NaN */
+        value[i] = rounded_away(quotient(x[i], scale, reciprocal));
     return make_uint2(pack_bytes(value[0], value[1], value[2], value[3]),
                       pack_bytes(value[4], value[5], value[6], value[7]));
 }
 
-template <bool Fast> __device__ __forceinline__ void make_unit(float (&x)[8], float2 length)
+/* The same where the scale is infinite or NaN: what is NaN after the division is 127, as the CPU clamps it, the rest 0.
+ * Only the first `channels` of the eight exist. */
+__device__ __forceinline__ uint2 quantised_not_finite(const float (&x)[8], float scale, int channels)
 {
+    uint32_t word[2] = {0, 0};
 #pragma unroll
     for (int i = 0; i < 8; i++)
-        if constexpr (Fast)
-            x[i] = quotient(x[i], length.x, length.y);
-        else if (length.x != 0)
-            x[i] = __fdiv_rn(x[i], length.x);
+        if (i < channels && (isnan(scale) || isinf(x[i])))
+            word[i / 4] |= 127u << i % 4 * 8;
+    return make_uint2(word[0], word[1]);
+}
+
+/* Step 3: unit vector of one row. */
+__device__ __forceinline__ void make_unit(float (&x)[8], float2 length, bool any_short)
+{
+    if (any_short) {
+        const float factor = length.y < 0 ? lengthening : 1;
+        length.y = fabsf(length.y);
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            x[i] = __fmul_rn(x[i], factor);
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        x[i] = quotient(x[i], length.x, length.y);
 }
 
 /* The rest of the tree over rows, the mean and the similarity; one warp for block `sub` of the slab. Neighbouring lanes
  * have neighbouring channels. */
-template <int D>
-__device__ __forceinline__ void finish_block(const prepare_side &side, int head_dim, int64_t head, int slab_index,
+template <int D, pooling P>
+__device__ __forceinline__ void finish_block(const prepare_side &side, int head_dim, uint32_t head, int slab_index,
                                              int sub, const tile_shared<D> &shared)
 {
     constexpr int per_lane = D / 32;
@@ -290,135 +321,117 @@ __device__ __forceinline__ void finish_block(const prepare_side &side, int head_
             sum[i] = parts == 8 ? __fadd_rn(term[i * D], term[(i + 4) * D]) : term[i * D];
         return __fadd_rn(__fadd_rn(sum[0], sum[2]), __fadd_rn(sum[1], sum[3]));
     };
-    float *pool = side.pool + (head * side.blocks + block) * head_dim;
+    float *pool = side.pool + (static_cast<int64_t>(head) * side.blocks + block) * head_dim;
     float sum[per_lane];
 #pragma unroll
     for (int i = 0; i < per_lane; i++) {
         const int channel = 32 * i + lane;
         if (channel < head_dim)
             pool[channel] = __fdiv_rn(sum_over_slots(shared.mean, channel), static_cast<float>(count));
-        if (side.sim) {
+        if constexpr (P == pooling::judged) {
             const float unit = sum_over_slots(shared.unit, channel);
             sum[i] = __fmul_rn(unit, unit);
         }
     }
-    if (!side.sim)
-        return;
+    if constexpr (P == pooling::judged) {
 #pragma unroll
-    for (int i = 0; i < per_lane; i++)
+        for (int i = 0; i < per_lane; i++)
 #pragma unroll
-        for (int distance = 1; distance < 32; distance *= 2)
-            sum[i] = __fadd_rn(sum[i], __shfl_xor_sync(~0u, sum[i], distance));
-#pragma unroll
-    for (int pairs = per_lane / 2; pairs >= 1; pairs /= 2)
-#pragma unroll
-        for (int i = 0; i < pairs; i++)
-            sum[i] = __fadd_rn(sum[2 * i], sum[2 * i + 1]);
-    if (lane == 0)
-        side.sim[head * side.blocks + block] = __fdiv_rn(sum[0], static_cast<float>(count * count));
-}
-
-/* Step 3 for all rows of a thread; returns the sums of the units in `sum`. */
-template <typename T, int D, bool Int8, bool Pool, bool Fine, bool Center, bool Fast>
-__device__ __forceinline__ void divide_rows(float (&sum)[8], const prepare_side &side, const tile_place<D> &at,
-                                            const slab &data, const float (&center)[8], float scale, int head_dim,
-                                            const tile_shared<D> &shared)
-{
-    const float reciprocal = Int8 && Fast && !Fine ? __frcp_rn(scale) : 0;
-    const int64_t first = static_cast<int64_t>(at.block) * side.block + at.part;
-    int8_t *x8 = side.x8 + (at.head * side.x.tokens + first) * D + at.chunk * 8;
-    auto row = [&](int a, float(&x)[8]) {
-        row_values<T, Center>(x, data, at, a, center);
-        if constexpr (Int8) {
-            float2 divisor = make_float2(scale, reciprocal);
-            if constexpr (Fine)
-                divisor = shared.group_scale[at.sub * groups_of_block(side.groups, side.block) +
-                                             group_of_row(side.groups, at.row(a))];
-            const uint2 bytes = quantised<Fast>(x, divisor.x, divisor.y, head_dim - at.chunk * 8);
-            if (a < at.rows)
-                __stcs(reinterpret_cast<uint2 *>(x8 + static_cast<int64_t>(a) * at.parts * D), bytes);
-        }
-        if constexpr (Pool)
-            if (side.sim)
-                make_unit<Fast>(x, shared.length[at.slot * rows_of_thread + a]);
-    };
-    if constexpr (Pool) {
-        add_rows<0, 1>(sum, row);
-    } else {
-#pragma unroll
-        for (int a = 0; a < rows_of_thread; a++)
-            row(a, sum);
+            for (int distance = 1; distance < 32; distance *= 2)
+                sum[i] = __fadd_rn(sum[i], __shfl_xor_sync(~0u, sum[i], distance));
+        if (lane == 0)
+            side.sim[static_cast<int64_t>(head) * side.blocks + block] =
+                __fdiv_rn(add_neighbours<per_lane>(sum), static_cast<float>(count * count));
     }
 }
 
 /* Slab `slab_index` of one head of Q or K. `wait` returns once side.center may be read. */
-template <typename T, int D, bool Int8, bool Pool, bool Fine, bool Center, typename Load, typename Wait>
-__device__ __forceinline__ void tile(const prepare_side &side, int head_dim, int load_chunks, int64_t head,
-                                     int slab_index, Load load, Wait wait, tile_shared<D> &shared)
+template <typename T, int D, bool Int8, pooling P, bool Fine, centering C, typename Wait>
+__device__ __forceinline__ void tile(const prepare_side &side, int head_dim, int load_chunks, uint32_t head,
+                                     int slab_index, Wait wait, tile_shared<D> &shared)
 {
     const tile_place<D> at(side, head, slab_index);
-    slab data;
     const int64_t first = static_cast<int64_t>(at.block) * side.block + at.part;
+    slab data;
     load_slab(data, head_of(side.x, head) + first * side.x.token_stride + at.chunk * 8, at.parts * side.x.token_stride,
-              at.chunk < load_chunks ? at.rows : 0, load);
+              at.chunk < load_chunks ? at.rows : 0, load_streaming());
     float center[8] = {};
-    if constexpr (Center) {
+    if constexpr (C != centering::none) {
         wait();
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            if (at.chunk * 8 + i < head_dim)
-                center[i] = __ldcg(side.center + head * head_dim + at.chunk * 8 + i);
+        load_center(center, side.center + static_cast<int64_t>(head) * head_dim, head_dim, at.chunk * 8);
     }
 
+    /* 1 */
     float sum[8], most = 0;
-    bool unusual = false;
-    auto row = [&](int a, float(&x)[8]) {
-        row_values<T, Center>(x, data, at, a, center);
+    auto first_visit = [&](int a, float(&x)[8]) {
+        row_values<T, C>(x, data, at, a, center);
         if constexpr (Int8)
 #pragma unroll
             for (int i = 0; i < 8; i++)
                 most = max_magnitude(most, x[i]);
-        if constexpr (Pool)
-            if (side.sim)
-                shared.square[at.slot * tile_shared<D>::square_slot + a * tile_shared<D>::square_row + at.chunk] =
-                    sum_of_squares(x);
+        if constexpr (P == pooling::judged)
+            shared.square[at.slot * tile_shared<D>::square_slot + a * tile_shared<D>::square_row + at.chunk] =
+                sum_of_squares(x);
     };
-    if constexpr (Pool) {
-        add_rows<0, 1>(sum, row);
+    if constexpr (P != pooling::none) {
+        add_rows<0, 1>(sum, first_visit);
         store_8(shared.mean + at.slot * D + at.chunk * 8, sum);
-        if (side.sim)
-            unusual = find_lengths<D>(shared);
     } else if constexpr (!Fine) {
 #pragma unroll
         for (int a = 0; a < rows_of_thread; a++)
-            row(a, sum);
+            first_visit(a, sum);
     }
-    float scale = 1;
+
+    /* 2 */
+    bool any_short = false;
+    if constexpr (P == pooling::judged)
+        any_short = find_lengths<D>(shared);
+    float scale = 1, reciprocal = 1;
     if constexpr (Fine) {
-        fine_scales<T, Center>(side, at, data, center, slab_index, shared);
-        const int of_block = groups_of_block(side.groups, side.block);
-        for (int i = 0; i < of_block; i++)
-            unusual |= !(shared.group_scale[at.sub * of_block + i].x <= 3e38f);
+        fine_scales<T, C>(side, at, data, center, slab_index, shared);
     } else if constexpr (Int8) {
         const unsigned bits = __reduce_max_sync(~0u, __float_as_uint(most));
         if (threadIdx.x % 32 == 0)
             shared.warp_max[threadIdx.x / 32] = __uint_as_float(bits);
         __syncthreads();
         scale = block_scale(side, at, shared);
-        unusual |= !(scale <= 3e38f);
+        reciprocal = __frcp_rn(scale);
     }
-    __syncwarp(); /* lengths */
-    if (unusual)
-        divide_rows<T, D, Int8, Pool, Fine, Center, false>(sum, side, at, data, center, scale, head_dim, shared);
-    else
-        divide_rows<T, D, Int8, Pool, Fine, Center, true>(sum, side, at, data, center, scale, head_dim, shared);
-    if constexpr (Pool) {
-        if (side.sim)
-            store_8(shared.unit + at.slot * D + at.chunk * 8, sum);
+
+    /* 3 */
+    __syncwarp(); /* the lengths are there */
+    int8_t *x8 = side.x8 + (head * side.x.tokens + first) * D + at.chunk * 8;
+    auto second_visit = [&](int a, float(&x)[8]) {
+        row_values<T, C>(x, data, at, a, center);
+        if constexpr (Int8) {
+            float2 divisor = make_float2(scale, reciprocal);
+            if constexpr (Fine)
+                divisor = shared.group_scale[at.sub * groups_of_block(side.groups, side.block) +
+                                             group_of_row(side.groups, at.row(a))];
+            uint2 bytes = quantised(x, divisor.x, divisor.y);
+            if (!(divisor.x <= 3e38f))
+                bytes = quantised_not_finite(x, divisor.x, head_dim - at.chunk * 8);
+            if (a < at.rows)
+                __stcs(reinterpret_cast<uint2 *>(x8 + a * at.parts * D), bytes);
+        }
+        if constexpr (P == pooling::judged)
+            make_unit(x, shared.length[at.slot * rows_of_thread + a], any_short);
+    };
+    if constexpr (P == pooling::judged) {
+        add_rows<0, 1>(sum, second_visit);
+        store_8(shared.unit + at.slot * D + at.chunk * 8, sum);
+    } else if constexpr (Int8) {
+#pragma unroll
+        for (int a = 0; a < rows_of_thread; a++)
+            second_visit(a, sum);
+    }
+
+    /* 4 */
+    if constexpr (P != pooling::none) {
         __syncthreads();
         const int warp = static_cast<int>(threadIdx.x) / 32;
         if (warp < slab_shape<D>::slots / at.parts)
-            finish_block<D>(side, head_dim, head, slab_index, warp, shared);
+            finish_block<D, P>(side, head_dim, head, slab_index, warp, shared);
     }
 }
 
