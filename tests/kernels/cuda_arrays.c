@@ -390,12 +390,14 @@ static void set_parameters(const arrays_case *c, sparge_context *context, sparge
     expect(context, sparge_params_set_heads(params, "theta", theta, (size_t)c->problem.heads_q, NULL), "theta");
 }
 
-static void poison(comparison *run, const cuda_plan *cuda, int64_t rows, int64_t cols)
+/* What the stages are about to write. */
+static void poison(comparison *run, const cuda_plan *cuda, int stages, int64_t rows, int64_t cols)
 {
     const sparge_problem *p = &run->c->problem;
     const cuda_prepared *d = &cuda->prepared;
     const int64_t heads_q = (int64_t)p->batch * p->heads_q, heads_kv = (int64_t)p->batch * p->heads_kv;
     const int64_t dim = p->head_dim, row_blocks = heads_q * rows;
+    enum { OF_PREPARE = 12 };
     const struct {
         void *memory;
         int64_t bytes;
@@ -419,7 +421,7 @@ static void poison(comparison *run, const cuda_plan *cuda, int64_t rows, int64_t
         {cuda->counts, (int64_t)sizeof *cuda->counts},
     };
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
-        if (arrays[i].memory)
+        if (arrays[i].memory && stages & (i < OF_PREPARE ? SPARGE_STAGE_PREPARE : SPARGE_STAGE_SELECT))
             expect(run->cuda, sparge_fill(run->cuda, arrays[i].memory, 0xff, (size_t)arrays[i].bytes), "poison");
 }
 
@@ -427,17 +429,16 @@ static void compare_plans(comparison *run, const sparge_plan *cpu, const sparge_
 {
     const cpu_plan *host = cpu_plan_of(cpu);
     const cuda_plan *device = cuda_plan_of(cuda);
-    const int selects = (sparge_plan_stages(cpu) & SPARGE_STAGE_SELECT) != 0;
     if (sparge_plan_stages(cpu) & SPARGE_STAGE_PREPARE) {
         compare_prepared(run, &device->prepared, &host->prepared);
         if (device->prepared.lse_offset)
             compare_lse_offset(run, cpu->context, device->prepared.lse_offset, &io->q, host->prepared.k_mean);
     }
-    if (selects) {
+    if (sparge_plan_stages(cpu) & SPARGE_STAGE_SELECT)
         compare_pools(run, &device->prepared, &host->prepared, host->mask.rows, host->mask.cols);
+    if (device->lists.mask)
         compare_lists(run, &device->lists, &host->mask);
-        compare_counts(run, device->counts, &host->stats);
-    }
+    compare_counts(run, device->counts, &host->stats);
 }
 
 int arrays_compare(sparge_context *cpu, sparge_context *cuda, const arrays_case *c)
@@ -464,14 +465,13 @@ int arrays_compare(sparge_context *cpu, sparge_context *cuda, const arrays_case 
     const int stages = sparge_plan_stages(cpu_made) & (SPARGE_STAGE_PREPARE | SPARGE_STAGE_SELECT);
     const int64_t rows = (p->seqlen_q + cuda_made->recipe.block_q - 1) / cuda_made->recipe.block_q;
     const int64_t cols = (p->seqlen_k + cuda_made->recipe.block_k - 1) / cuda_made->recipe.block_k;
-    if (stages) {
-        expect(cpu, sparge_plan_run(cpu_made, stages, &on_host), "CPU run");
-        for (int again = 0; again < 2; again++) {
-            poison(&run, cuda_plan_of(cuda_made), rows, cols);
-            expect(cuda, sparge_plan_run(cuda_made, stages, &on_device), "CUDA run");
-        }
-        compare_plans(&run, cpu_made, cuda_made, &on_host);
+    for (int again = 0; stages && again < 2; again++) {
+        poison(&run, cuda_plan_of(cuda_made), stages, rows, cols);
+        expect(cuda, sparge_plan_run(cuda_made, stages, &on_device), "CUDA run");
     }
+    if (stages)
+        expect(cpu, sparge_plan_run(cpu_made, stages, &on_host), "CPU run");
+    compare_plans(&run, cpu_made, cuda_made, &on_host);
     sparge_plan_destroy(cpu_made);
     sparge_plan_destroy(cuda_made);
     sparge_params_destroy(params);

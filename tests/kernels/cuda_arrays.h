@@ -27,7 +27,7 @@ typedef struct arrays_case {
 /* Describes the case in `text`. */
 void arrays_describe(const arrays_case *c, char *text, size_t size);
 
-/* Runs prepare and select on both, the plan's device arrays poisoned before, twice on the device. Returns the number of
+/* Runs prepare and select on both; on the device twice, what they write poisoned before. Returns the number of
  * arrays that differ; prints one line for each, and for every failure, to stderr. */
 int arrays_compare(sparge_context *cpu, sparge_context *cuda, const arrays_case *c);
 
