@@ -9,6 +9,12 @@
 
 #include "cuda/memory.h"
 
+/* Per-head thresholds count as skipping. */
+static int skips_in_kernel(const sparge_recipe *recipe)
+{
+    return recipe->lambda.head || recipe->lambda.uniform > -INFINITY || recipe->skip_softmax_threshold > 0;
+}
+
 const char *cuda_unsupported_reason(const sparge_recipe *recipe, int arch)
 {
     switch (recipe->select) {
@@ -29,6 +35,8 @@ const char *cuda_unsupported_reason(const sparge_recipe *recipe, int arch)
         return "compat = upstream: the cuda backend does not have the parity mode yet";
     if (recipe->exp == SPARGE_EXP_FAST)
         return "exp = fast: the cuda backend has only the accurate exponential";
+    if (recipe->block_k > ATTEND_TILE_KEYS && skips_in_kernel(recipe))
+        return "skipping in the kernel with block_k = 128: the cuda kernels vote per 64 keys";
     if (recipe->arithmetic == SPARGE_ARITHMETIC_INT8_FP8 && arch < 89)
         return "FP8 products need an sm_89 or later device";
     return NULL;

@@ -241,8 +241,10 @@ static void what_is_missing_says_so(void **state)
         {"window", "", "selection"},
         {"dense-int8-f16", "exp=fast", "exp = fast"},
         {"sparge-int8-f16", "compat=upstream", "compat = upstream"},
+        {"sparge-f16", "lambda=-3 block_k=128", "block_k = 128"},
     };
-    const sparge_problem problem = problem_of(512, 512, 128, SPARGE_F16, SPARGE_CAUSAL_TOP_LEFT);
+    sparge_problem problem = problem_of(512, 512, 128, SPARGE_F16, SPARGE_CAUSAL_TOP_LEFT);
+    problem.heads_kv = problem.heads_q; /* parity mode takes nothing else on any backend */
     for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++) {
         sparge_plan *plan = NULL;
         sparge_params *params = params_of(missing[i].method, missing[i].settings);

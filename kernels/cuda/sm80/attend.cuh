@@ -21,6 +21,8 @@
 #ifndef SPARGE_SM80_ATTEND_CUH
 #define SPARGE_SM80_ATTEND_CUH
 
+#include <cfloat>
+
 #include <cuda_fp8.h>
 #include <math_constants.h>
 
@@ -315,9 +317,12 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
                             s[i][n][e] = static_cast<float>(s_int[i][n][e]);
         }
         float factor = row_scale; /* raw score -> log2 units */
-        if constexpr (A != arithmetic::f16)
+        if constexpr (A != arithmetic::f16) {
             factor *= __ldg(args.k_scale + k_scale_first +
                             (tile >> args.k_scale_shift) * (args.scales == ATTEND_SCALES_THREAD ? 4 : 1));
+            /* The scale of keys that do not exist is 0, and -inf * 0 is not -inf. */
+            factor = fmaxf(factor, FLT_MIN);
+        }
 
         /* Keys that a row does not see: only tiles at the diagonal or at the end. */
         if (tile >= whole_tiles) {
