@@ -156,6 +156,17 @@ static void stages_equal_all(void **state)
     for_each_run(*state, 20000, check_stages);
 }
 
+/* Whether no device needs aligned copies of these (plan.h). */
+static int sides_are_aligned(const sparge_io *io)
+{
+    const sparge_tensor *const inputs[] = {&io->q, &io->k, &io->v};
+    uintptr_t bits = 0;
+    for (size_t i = 0; i < 3; i++)
+        for (int axis = 0; axis < 3; axis++)
+            bits |= (uintptr_t)inputs[i]->data | (uintptr_t)(2 * inputs[i]->stride[axis]);
+    return bits % 16 == 0;
+}
+
 /* The same plan again, and again after other inputs went through it. */
 static void check_reuse(fixture *f, property_case *c, const sparge_params *params, sparge_plan *plan,
                         const property_output *reference, const sparge_stats *stats)
@@ -177,8 +188,9 @@ static void check_reuse(fixture *f, property_case *c, const sparge_params *param
                    sparge_error_string(f->run.context));
     output = run_stages(&f->run, c, plan, all, 1);
     expect_same(&f->run, plan, "after other inputs", &output, reference, stats);
-    property_check(&f->run, sparge_plan_workspace_bytes(plan) == bytes, "the workspace grew from %zu to %zu bytes",
-                   bytes, sparge_plan_workspace_bytes(plan));
+    if (sides_are_aligned(&other))
+        property_check(&f->run, sparge_plan_workspace_bytes(plan) == bytes, "the workspace grew from %zu to %zu bytes",
+                       bytes, sparge_plan_workspace_bytes(plan));
 }
 
 static void plans_can_be_reused(void **state)

@@ -3,7 +3,8 @@
  * A run has at most three stages. prepare: everything in the pre-pass over Q, K and V (smoothing, quantisation,
  * pooling, self-similarity, token permutation). select: from the scores to the list of blocks or tokens to compute.
  * attend: the attention itself. Running SPARGE_STAGE_ALL equals running the three in order.
- * All memory is taken when the plan is created; running allocates nothing. */
+ * All memory is taken when the plan is created; running allocates nothing, with one exception: the first run on a device
+ * with tensors that are not aligned to 16 bytes in address and strides takes memory for aligned copies. */
 #ifndef SPARGE_PLAN_H
 #define SPARGE_PLAN_H
 
