@@ -16,7 +16,7 @@
  * Divisions are by a row's length and by a block's scale, so each costs a product with a reciprocal and two fused steps
  * (quotient); infinite scales and absurdly short rows get a word of their own.
  *
- * About 18 instructions an element with everything on; a slab of 32 KiB in, 16 KiB out. */
+ * About 20 instructions an element with everything on; a slab of 32 KiB in, 16 KiB out. */
 #ifndef SPARGE_CUDA_PREPARE_TILE_CUH
 #define SPARGE_CUDA_PREPARE_TILE_CUH
 
