@@ -160,6 +160,9 @@ typedef struct comparison {
     int differences;
 } comparison;
 
+/* format: of index, count, got and expected, whose types are these parameters'. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
 static void report(comparison *run, const char *array, const char *format, int64_t index, int64_t count, double got,
                    double expected)
 {
@@ -170,6 +173,7 @@ static void report(comparison *run, const char *array, const char *format, int64
     fprintf(stderr, format, index, count, got, expected);
     fprintf(stderr, "\n    %s\n", text);
 }
+#pragma GCC diagnostic pop
 
 static void *fetch(comparison *run, const void *device, size_t bytes)
 {
