@@ -75,7 +75,7 @@ sparge_status sparge_block_mask_check(const sparge_block_mask *mask, const sparg
     int64_t cols = (problem->seqlen_k + mask->block_k - 1) / mask->block_k;
     if ((mask->batch != 1 && mask->batch != problem->batch) || (mask->heads != 1 && mask->heads != problem->heads_q) ||
         mask->rows != rows || mask->cols != cols)
-        return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT,
+        return sparge_fail(error, SPARGE_ERROR_UNSUPPORTED,
                            "block mask: shape is [%d, %d, %lld, %lld], the problem needs [%d, %d, %lld, %lld] at "
                            "%dx%d blocks (batch and heads may be 1)",
                            mask->batch, mask->heads, (long long)mask->rows, (long long)mask->cols, problem->batch,

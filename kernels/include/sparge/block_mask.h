@@ -33,7 +33,8 @@ sparge_status sparge_block_mask_read(sparge_block_mask *mask, const char *path, 
                                      sparge_error *error);
 sparge_status sparge_block_mask_write(const sparge_block_mask *mask, const char *path, sparge_error *error);
 
-/* batch and heads may be 1 in the mask: it then serves all of the problem's. rows and cols must be the problem's. */
+/* batch and heads may be 1 in the mask: it then serves all of the problem's. rows and cols must be the problem's, else
+ * UNSUPPORTED: a mask of one length cannot do another. */
 sparge_status sparge_block_mask_check(const sparge_block_mask *mask, const sparge_problem *problem,
                                       sparge_error *error);
 
