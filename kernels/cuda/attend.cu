@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cuda/cuda.h"
+#include "cuda/plan.h"
 
 namespace
 {
@@ -15,16 +16,6 @@ struct attend_state {
 const double log2_e = 1.4426950408889634;
 
 /* PV skip and skip-softmax are one mechanism: a threshold in log2 units for every head. */
-bool has_votes(const sparge_recipe &recipe, int32_t heads)
-{
-    if (recipe.skip_softmax_threshold > 0)
-        return true;
-    for (int32_t h = 0; h < heads; h++)
-        if (sparge_per_head_value(&recipe.lambda, h) > -INFINITY)
-            return true;
-    return false;
-}
-
 sparge_status take_lambda(sparge_plan *plan, attend_state *state)
 {
     const sparge_recipe &recipe = plan->recipe;
@@ -138,7 +129,7 @@ sparge_status cuda_attend_plan(sparge_plan *plan)
         return status;
     attend_state *state = static_cast<attend_state *>(memory);
     cuda_plan_of(plan)->attend_state = state;
-    const bool votes = has_votes(recipe, problem.heads_q);
+    const bool votes = cuda_skips_in_kernel(&recipe, problem.heads_q);
     /* Dense 16-bit attention has no mask and no scales: its row block is the kernel's choice. */
     const bool free_rows = recipe.select == SPARGE_SELECT_ALL && recipe.arithmetic == SPARGE_ARITHMETIC_F16 && !votes;
     const attend_kernel_key key = {recipe.arithmetic, problem.dtype == SPARGE_BF16, problem.head_dim <= 64 ? 64 : 128,

@@ -9,13 +9,17 @@
 
 #include "cuda/memory.h"
 
-/* Per-head thresholds count as skipping. */
-static int skips_in_kernel(const sparge_recipe *recipe)
+int cuda_skips_in_kernel(const sparge_recipe *recipe, int32_t heads_q)
 {
-    return recipe->lambda.head || recipe->lambda.uniform > -INFINITY || recipe->skip_softmax_threshold > 0;
+    if (recipe->skip_softmax_threshold > 0)
+        return 1;
+    for (int32_t head = 0; head < heads_q; head++)
+        if (sparge_per_head_value(&recipe->lambda, head) > -INFINITY)
+            return 1;
+    return 0;
 }
 
-const char *cuda_unsupported_reason(const sparge_recipe *recipe, int arch)
+const char *cuda_unsupported_reason(const sparge_recipe *recipe, int32_t heads_q, int arch)
 {
     switch (recipe->select) {
     case SPARGE_SELECT_ALL:
@@ -35,7 +39,7 @@ const char *cuda_unsupported_reason(const sparge_recipe *recipe, int arch)
         return "compat = upstream: the cuda backend does not have the parity mode yet";
     if (recipe->exp == SPARGE_EXP_FAST)
         return "exp = fast: the cuda backend has only the accurate exponential";
-    if (recipe->block_k > ATTEND_TILE_KEYS && skips_in_kernel(recipe))
+    if (recipe->block_k > ATTEND_TILE_KEYS && cuda_skips_in_kernel(recipe, heads_q))
         return "skipping in the kernel with block_k = 128: the cuda kernels vote per 64 keys";
     if (recipe->arithmetic == SPARGE_ARITHMETIC_INT8_FP8 && arch < 89)
         return "FP8 products need an sm_89 or later device";
@@ -60,7 +64,7 @@ static sparge_status synchronize(sparge_context *context)
 sparge_status cuda_plan_create(sparge_plan *plan)
 {
     sparge_context *context = plan->context;
-    const char *reason = cuda_unsupported_reason(&plan->recipe, cuda_context_of(context)->arch);
+    const char *reason = cuda_unsupported_reason(&plan->recipe, plan->problem.heads_q, cuda_context_of(context)->arch);
     if (reason)
         return sparge_context_fail(context, SPARGE_ERROR_UNSUPPORTED, "method %s: %s",
                                    sparge_method_name(plan->recipe.method), reason);

@@ -4,8 +4,15 @@
 
 #include "cuda/cuda.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Why the backend cannot execute a recipe on an architecture (90 for sm_90), or NULL if it can. */
-const char *cuda_unsupported_reason(const sparge_recipe *recipe, int arch);
+const char *cuda_unsupported_reason(const sparge_recipe *recipe, int32_t heads_q, int arch);
+
+/* Does any head skip P V in the kernel, by lambda or by skip-softmax? */
+int cuda_skips_in_kernel(const sparge_recipe *recipe, int32_t heads_q);
 
 sparge_status cuda_plan_create(sparge_plan *plan);
 void cuda_plan_destroy(sparge_plan *plan);
@@ -15,4 +22,7 @@ sparge_status cuda_plan_block_mask(sparge_plan *plan, sparge_block_mask *mask);
 sparge_status cuda_plan_pairs(sparge_plan *plan, int32_t batch, int32_t head, uint8_t *kept);
 sparge_status cuda_plan_similarity(sparge_plan *plan, double *sim_q, double *sim_k);
 
+#ifdef __cplusplus
+}
+#endif
 #endif
