@@ -16,7 +16,7 @@
  * Two CTAs of four warps of 32 rows share an SM, so that one's softmax runs beside the other's products.
  *
  * Arithmetic (kernels/methods/recipe.h): F16 = 16-bit Q K and P V; INT8_F16 = s8 Q K, 16-bit P V; INT8_FP8 = s8 Q K,
- * e4m3 P V, P scaled to 448, every tile's product added to O in f32 (two-level accumulation).
+ * e4m3 P V, P scaled to 448; how the products are summed depends on the device (native_e4m3).
  * Numbers: scores are kept in log2 units; masked scores are -inf; a row that has seen no key has m = -inf, l = 0. */
 #ifndef SPARGE_SM80_ATTEND_CUH
 #define SPARGE_SM80_ATTEND_CUH
@@ -236,7 +236,7 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
 
     /* INT8: a thread's rows share one scale of Q, its keys one of K, at every granularity (quantise.h of the CPU). */
     float row_scale = args.scale_log2;
-    int k_scale_first = 0; /* the host keeps the number of scales below 2^31 */
+    int k_scale_first = 0; /* fits: K with 2^31 scales would have 2^31 * 16 * D bytes */
     if constexpr (A != arithmetic::f16) {
         const int64_t group =
             args.scales == ATTEND_SCALES_BLOCK ? row_block : static_cast<int64_t>(first_row + warp_row) / 32;

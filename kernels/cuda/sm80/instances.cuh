@@ -1,8 +1,8 @@
 /* Instances of attend.cuh: one .cu file for each arithmetic and head dim, so that they compile side by side.
  *
  * A row block of 128 queries is four warps of 32 rows: every K and V fragment read from shared memory serves two products.
- * With the PV skip that takes more registers than there are (180 bytes spilled, 267 TOPS where 16 rows a warp reach 285 on
- * an H200 at 32k), so its warps have 16 rows, as have those of a row block of 64. */
+ * With the PV skip that takes more registers than there are at D = 128 (some 180 bytes are spilled on sm_90a), so its warps
+ * have 16 rows, as have those of a row block of 64. */
 #ifndef SPARGE_SM80_INSTANCES_CUH
 #define SPARGE_SM80_INSTANCES_CUH
 
