@@ -2,8 +2,8 @@
  *
  * A case is a pure function of its seed; on a failure the seed and the case are printed, and
  * SPARGE_TEST_SEED=<seed> SPARGE_TEST_CASES=1 runs that case alone. SPARGE_TEST_CASES lengthens a run,
- * SPARGE_TEST_BACKEND chooses the backend (default cpu), SPARGE_TEST_METHOD restricts test_property_methods to the
- * methods named in it. */
+ * SPARGE_TEST_BACKEND chooses the backend (default cpu), SPARGE_TEST_METHOD restricts test_property_methods and
+ * test_property_runs to the methods named in it. */
 #ifndef TESTS_KERNELS_PROPERTY_H
 #define TESTS_KERNELS_PROPERTY_H
 
@@ -14,7 +14,6 @@
 
 uint64_t property_seed(uint64_t fallback);
 int64_t property_cases(int64_t fallback);
-const char *property_backend(void);
 
 /* Failures are printed and counted, so that one run shows more than the first. */
 typedef struct property_run {
@@ -38,6 +37,20 @@ void property_describe(property_run *run, uint64_t seed, const char *format, ...
 __attribute__((format(printf, 3, 4)))
 #endif
 int property_check(property_run *run, int holds, const char *format, ...);
+
+/* ---- The backend under test (property_backend.c) ---- */
+
+const char *property_backend(void);
+
+/* What a test program begins with: 0, or the exit code with which it ends: there is no device, or no method, to test. */
+int property_start(void);
+
+/* Is the method to be tested? `only`: names of methods in one string; NULL for all. */
+int property_wants(const sparge_method *method, const char *only);
+
+/* Does the backend answer that it does not have the method? Fails the test where that is not what is expected of it. A
+ * mask file is written below `folder`. */
+int property_lacks(sparge_context *context, const sparge_method *method, const char *folder);
 
 /* ---- Cases (property_case.c) ---- */
 

@@ -24,13 +24,6 @@ int64_t property_cases(int64_t fallback)
     return text ? strtoll(text, NULL, 0) : fallback;
 }
 
-const char *property_backend(void)
-{
-    const char *text = getenv("SPARGE_TEST_BACKEND");
-
-    return text ? text : "cpu";
-}
-
 void property_describe(property_run *run, uint64_t seed, const char *format, ...)
 {
     va_list arguments;
@@ -56,8 +49,9 @@ int property_check(property_run *run, int holds, const char *format, ...)
     va_start(arguments, format);
     vfprintf(stderr, format, arguments);
     va_end(arguments);
-    fprintf(stderr, "\n    %s\n    rerun: SPARGE_TEST_SEED=%" PRIu64 " SPARGE_TEST_CASES=1 %s\n", run->description,
-            run->seed, run->program);
+    fprintf(stderr,
+            "\n    %s\n    rerun: SPARGE_TEST_BACKEND=%s SPARGE_TEST_SEED=%" PRIu64 " SPARGE_TEST_CASES=1 %s\n",
+            run->description, property_backend(), run->seed, run->program);
     return 0;
 }
 

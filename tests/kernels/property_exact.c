@@ -21,10 +21,10 @@ static int set_up(void **state)
     fixture *f = oracle_alloc(1, sizeof *f);
     sparge_error error;
 
+    *state = f;
     f->run.program = "test_property_exact";
     if (sparge_context_create(property_backend(), 0, 2, &f->run.context, &error) != SPARGE_OK)
-        return 1;
-    *state = f;
+        fail_msg("%s", error.text);
     return 0;
 }
 
@@ -366,5 +366,9 @@ int main(void)
         cmocka_unit_test(generated_roles_differ),  cmocka_unit_test(generated_distributions),
         cmocka_unit_test(generated_dtypes_agree),
     };
+    const int nothing = property_start();
+
+    if (nothing)
+        return nothing;
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
