@@ -49,8 +49,7 @@ int property_check(property_run *run, int holds, const char *format, ...)
     va_start(arguments, format);
     vfprintf(stderr, format, arguments);
     va_end(arguments);
-    fprintf(stderr,
-            "\n    %s\n    rerun: SPARGE_TEST_BACKEND=%s SPARGE_TEST_SEED=%" PRIu64 " SPARGE_TEST_CASES=1 %s\n",
+    fprintf(stderr, "\n    %s\n    rerun: SPARGE_TEST_BACKEND=%s SPARGE_TEST_SEED=%" PRIu64 " SPARGE_TEST_CASES=1 %s\n",
             run->description, property_backend(), run->seed, run->program);
     return 0;
 }
