@@ -199,6 +199,47 @@ static void exponential_is_within_two_ulp(void **state)
     free(y);
 }
 
+/* In [-2, 2), with all 24 bits in use. */
+static float uniform(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (float)(int32_t)(*state >> 32) * 0x1p-30f;
+}
+
+/* The sums that a definition prescribes have the same bits on every instruction set: the baseline's, whose fmaf is the C
+ * library's. The integers are the nearest ones of the unrounded product. */
+static void prescribed_sums_are_equal(void **state)
+{
+    enum { CHANNELS = 128, ROWS = 5 };
+    const cpu_isa *isa, *baseline = cpu_isa_find("baseline");
+    uint64_t rng = 77;
+    (void)state;
+    for (int n = 0; (isa = cpu_isa_at(n)) != NULL; n++)
+        for (size_t count = 1; count <= CHANNELS; count++) {
+            float x[CHANNELS], rows[ROWS * CHANNELS], sum[2][CHANNELS], score[2][ROWS];
+            int8_t x8[CHANNELS];
+            for (size_t i = 0; i < CHANNELS; i++) {
+                x[i] = (float)uniform(&rng);
+                sum[0][i] = sum[1][i] = (float)uniform(&rng);
+            }
+            for (size_t i = 0; i < ROWS * CHANNELS; i++)
+                rows[i] = (float)uniform(&rng);
+            isa->add_scaled(sum[0], x, 0.3f, count);
+            baseline->add_scaled(sum[1], x, 0.3f, count);
+            assert_memory_equal(sum[0], sum[1], sizeof sum[0]);
+            isa->dots(score[0], x, rows, ROWS, count);
+            baseline->dots(score[1], x, rows, ROWS, count);
+            assert_memory_equal(score[0], score[1], sizeof score[0]);
+            if (count == 64 || count == 128)
+                assert_true(isa->sum_squares(x, count) == baseline->sum_squares(x, count));
+            x[0] = 127 / 25.0f;
+            x[count - 1] = count > 1 ? -2.5f / 25.0f : NAN;
+            isa->i8_from_f32(x8, x, 25.0f, count);
+            for (size_t i = 0; i < count; i++)
+                assert_int_equal(x8[i], isnan(x[i]) ? -1 : lrint((double)x[i] * 25.0));
+        }
+}
+
 static void every_machine_has_the_baseline(void **state)
 {
     (void)state;
@@ -219,6 +260,7 @@ int main(void)
         cmocka_unit_test(rounding_equals_converting_there_and_back),
         cmocka_unit_test(odd_lengths_stay_inside),
         cmocka_unit_test(exponential_is_within_two_ulp),
+        cmocka_unit_test(prescribed_sums_are_equal),
         cmocka_unit_test(every_machine_has_the_baseline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

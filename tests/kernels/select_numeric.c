@@ -104,24 +104,62 @@ static void dot_order(void **state)
     }
 }
 
-/* The tree as a recursion over the padded terms: the lower half plus the upper half, element by element. */
-static float tree(const float *term, int32_t count, int32_t step, int32_t first)
+/* cpu_isa.dots: eight lanes of fused products, added up in order. */
+static void score_order(void **state)
 {
-    if (step == count)
-        return term[first];
-    return tree(term, count, 2 * step, first) + tree(term, count, 2 * step, first + step);
+    uint64_t rng = 55;
+    sparge_context *context;
+    (void)state;
+    assert_int_equal(sparge_context_create("cpu", 0, 1, &context, NULL), SPARGE_OK);
+    for (int32_t count = 1; count <= 128; count++) {
+        float a[128], rows[3 * 128], score[3];
+        for (int32_t i = 0; i < count; i++)
+            a[i] = (float)case_normal(&rng);
+        for (int32_t i = 0; i < 3 * count; i++)
+            rows[i] = (float)case_normal(&rng);
+        cpu_scores(context, score, a, rows, 3, count, 0.125f);
+        for (int32_t r = 0; r < 3; r++) {
+            float sum = 0;
+            for (int32_t l = 0; l < 8; l++) {
+                float lane = 0;
+                for (int32_t i = l; i < count; i += 8)
+                    lane = fmaf(a[i], rows[r * count + i], lane);
+                sum = l == 0 ? lane : sum + lane;
+            }
+            assert_true(score[r] == sum * 0.125f);
+        }
+    }
+    sparge_context_destroy(context);
 }
 
-/* step counts the distance between the terms of a partial sum: strides halve from the outside in. */
-static float tree_sum(const float *term, int32_t count)
+/* cpu_isa.sum_squares: groups of eight, each added in order and fused, then neighbours until one is left. */
+static float group_sum(const float *x, int32_t groups)
 {
-    return tree(term, count, 1, 0);
+    if (groups > 1)
+        return group_sum(x, groups / 2) + group_sum(x + groups / 2 * 8, groups / 2);
+    float sum = 0;
+    for (int32_t i = 0; i < 8; i++)
+        sum = fmaf(x[i], x[i], sum);
+    return sum;
 }
 
 /* The sum over channels: neighbours are added until one term is left. */
 static float pair_sum(const float *term, int32_t count)
 {
     return count == 1 ? term[0] : pair_sum(term, count / 2) + pair_sum(term + count / 2, count / 2);
+}
+
+/* The sum over rows of value * factor: lane r of `lanes` has the rows r, r + lanes, ...; then halves are added. */
+static float lane_tree(const float *value, const float *factor, int32_t count, int32_t lanes, int32_t first,
+                       int32_t step)
+{
+    if (step < lanes)
+        return lane_tree(value, factor, count, lanes, first, 2 * step) +
+               lane_tree(value, factor, count, lanes, first + step, 2 * step);
+    float sum = 0;
+    for (int32_t t = first; t < count; t += lanes)
+        sum = fmaf(value[t], factor[t], sum);
+    return sum;
 }
 
 static void pooling(void **state)
@@ -134,9 +172,8 @@ static void pooling(void **state)
         const int32_t block = case_between(&rng, 0, 1) ? 64 : 128, count = (int32_t)case_between(&rng, 1, block);
         const int32_t channels = (int32_t)case_between(&rng, 1, 128), padded = channels <= 64 ? 64 : 128;
         uint16_t *code = calloc((size_t)(count * channels), sizeof *code);
-        float center[128], mean[128], sim, column[128], squares[128], sums[128] = {0};
-        float(*unit)[128] = calloc(128, sizeof *unit);
-        assert_true(code && unit);
+        float center[128], mean[128], sim, column[128], inverse[128], one[128], squares[128], sums[128] = {0};
+        assert_non_null(code);
         for (int32_t i = 0; i < count * channels; i++)
             code[i] = sparge_f16_from_f32((float)case_normal(&rng) + 1);
         for (int32_t d = 0; d < channels; d++)
@@ -158,23 +195,18 @@ static void pooling(void **state)
                 value[d] = sparge_f32_from_f16(code[t * channels + d]) - center[d];
                 length += (double)value[d] * value[d];
             }
-            for (int32_t d = 0; d < padded; d++)
-                squares[d] = value[d] * value[d];
-            const float norm = sqrtf(pair_sum(squares, padded));
+            const float norm = sqrtf(group_sum(value, padded / 8));
             assert_int_equal(norm == 0, t == zero_row);
-            for (int32_t d = 0; d < channels; d++) {
-                unit[t][d] = norm > 0 ? value[d] / norm : 0;
+            inverse[t] = norm > 0 ? 1 / norm : 0;
+            one[t] = 1;
+            for (int32_t d = 0; d < channels; d++)
                 sum[d] += length > 0 ? value[d] / sqrt(length) : 0;
-            }
         }
         for (int32_t d = 0; d < channels; d++) {
-            memset(column, 0, sizeof column);
             for (int32_t t = 0; t < count; t++)
                 column[t] = sparge_f32_from_f16(code[t * channels + d]) - center[d];
-            assert_true(mean[d] == tree_sum(column, block) / (float)count);
-            for (int32_t t = 0; t < block; t++)
-                column[t] = unit[t][d];
-            sums[d] = tree_sum(column, block);
+            assert_true(mean[d] == lane_tree(column, one, count, block / 16, 0, 1) / (float)count);
+            sums[d] = lane_tree(column, inverse, count, block / 16, 0, 1);
             exact += sum[d] * sum[d];
         }
         for (int32_t d = 0; d < padded; d++)
@@ -182,7 +214,6 @@ static void pooling(void **state)
         assert_true(sim == pair_sum(squares, padded) / (float)(count * count));
         assert_true(fabs(sim - exact / ((double)count * count)) < 1e-5);
         free(code);
-        free(unit);
     }
     sparge_context_destroy(context);
 }
@@ -190,7 +221,7 @@ static void pooling(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(exponential), cmocka_unit_test(probabilities),
-                                       cmocka_unit_test(sorting), cmocka_unit_test(dot_order),
-                                       cmocka_unit_test(pooling)};
+                                       cmocka_unit_test(sorting),     cmocka_unit_test(dot_order),
+                                       cmocka_unit_test(score_order), cmocka_unit_test(pooling)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,9 @@
 /* Instruction sets: the hot loops of the CPU backend, compiled several times from one source and chosen at run time.
  *
- * isa_baseline.c, isa_avx2.c and isa_avx512.c include the same templates (vector.h, convert.h, attend/tile.h and
+ * isa_baseline.c, isa_avx2.c and isa_avx512.c include the same templates (vector.h, convert.h, sums.h, attend/tile.h and
  * attend/row_block.h) under different compiler flags; each exports one table. Nothing else in the library depends on
- * the instruction set. Integer and conversion results are bit-equal on all of them; float sums differ by rounding
- * (fused multiply-add or not, but never by the number of threads). */
+ * the instruction set. Conversions, integers and the sums of sums.h are bit-equal on all of them; the float sums of
+ * attention differ by rounding (fused multiply-add or not, but never by the number of threads). */
 #ifndef SPARGE_CPU_ISA_H
 #define SPARGE_CPU_ISA_H
 
@@ -34,6 +34,20 @@ typedef struct cpu_isa {
 
     /* In place: 2^x for x < 128, within 2 ulp; 0 below -126, -infinity included. NaN stays NaN. */
     void (*exp2)(float *values, size_t count);
+
+    /* sum[i] = fma(x[i], factor, sum[i]) */
+    void (*add_scaled)(float *sum, const float *x, float factor, size_t count);
+
+    /* Sum of squares of 64 or 128 values: from 0, each group of eight neighbours adds its squares in order, fused; then
+     * neighbouring groups are added until one is left. */
+    float (*sum_squares)(const float *x, size_t count);
+
+    /* to[r] = a . row r of rows[count][channels]. Lane l, from 0, adds the products l, l + 8, l + 16, ... in order, fused;
+     * then lanes 1 to 7 are added to lane 0 in order. */
+    void (*dots)(float *to, const float *a, const float *rows, size_t count, size_t channels);
+
+    /* The integer nearest to x * inverse, ties to even, of which the low byte is taken; NaN gives -1. */
+    void (*i8_from_f32)(int8_t *to, const float *x, float inverse, size_t count);
 
     /* One row block of attention, see attend/row_block.h. Returns the number of PV skip votes that said skip. */
     int64_t (*attend_row_block)(const struct cpu_attend_job *job, int64_t index,

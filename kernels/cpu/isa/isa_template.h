@@ -1,5 +1,6 @@
 /* The body of each isa_*.c: the table of one instruction set. ISA_NAME and ISA_FUNCTION are defined by the includer. */
 #include "cpu/attend/row_block.h"
+#include "cpu/isa/sums.h"
 
 /* 12 independent chains hide a multiply-add's latency of 4..5 cycles at two per cycle. */
 static float fma_peak(int64_t rounds, double *flops)
@@ -35,6 +36,10 @@ static const cpu_isa table = {.name = ISA_NAME,
                               .round_bf16 = round_bf16,
                               .round_e4m3 = round_e4m3,
                               .exp2 = exp2_array,
+                              .add_scaled = add_scaled,
+                              .sum_squares = sum_squares,
+                              .dots = dots,
+                              .i8_from_f32 = i8_from_f32,
                               .attend_row_block = attend_row_block,
                               .fma_peak = fma_peak};
 

@@ -1,4 +1,5 @@
-/* Pooling: see pool.h for the arithmetic. Parallel over blocks; a block is one thread's, so its tree is fixed. */
+/* Pooling: see pool.h for the arithmetic. Parallel over blocks; a block is one thread's, so the order of its
+ * sums is fixed. */
 #include "cpu/prepare/pool.h"
 
 #include "cpu/load.h"
@@ -6,12 +7,12 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_ROWS = 128, MAX_CHANNELS = SPARGE_MAX_HEAD_DIM };
+enum { MAX_ROWS = 128, MAX_CHANNELS = SPARGE_MAX_HEAD_DIM, LANE_ROWS = 16, MAX_LANES = MAX_ROWS / LANE_ROWS };
 
 typedef float pool_row[MAX_CHANNELS];
 
-/* The tree over rows, all channels at once; the sums end in row 0. Rows from `count` on are zero. */
-static void sum_rows(pool_row *row, int32_t block)
+/* Parity mode's sum over rows, all channels at once; the sums end in row 0. Rows from `count` on are zero. */
+static void sum_rows_upstream(pool_row *row, int32_t block)
 {
     for (int32_t half = block / 2; half >= 1; half /= 2)
         for (int32_t t = 0; t < half; t++)
@@ -20,7 +21,7 @@ static void sum_rows(pool_row *row, int32_t block)
 }
 
 /* The sum over the squares of one row's channels, neighbours first. */
-static float sum_squares(const float *row, int32_t channels)
+static float chansum_squares(const float *row, int32_t channels)
 {
     float term[MAX_CHANNELS];
     for (int32_t d = 0; d < MAX_CHANNELS; d++)
@@ -54,42 +55,67 @@ static void load_block(const sparge_context *context, const sparge_tensor *x, in
     }
 }
 
-/* Divides each row by its length; a row of length 0 becomes 0, or NaN in parity mode. */
-static void make_units(pool_row *row, const cpu_pool_block *what, int32_t channels)
+/* Parity mode: divides each row by its length; a row of length 0 becomes NaN. */
+static void make_units_upstream(pool_row *row, int32_t count, int32_t channels)
 {
-    for (int32_t t = 0; t < what->count; t++) {
-        const float length = sqrtf(sum_squares(row[t], channels));
-        if (length == 0 && !what->upstream) { /* so short that its squares are 0 */
-            memset(row[t], 0, sizeof row[t]);
-            continue;
-        }
-        for (int32_t d = 0; d < channels; d++) {
-            row[t][d] /= length;
-            if (what->upstream)
-                row[t][d] = round_to(row[t][d], SPARGE_F16);
-        }
+    for (int32_t t = 0; t < count; t++) {
+        const float length = sqrtf(chansum_squares(row[t], channels));
+        for (int32_t d = 0; d < channels; d++)
+            row[t][d] = round_to(row[t][d] / length, SPARGE_F16);
     }
+}
+
+static void pool_upstream(const cpu_pool_block *what, sparge_dtype dtype, int32_t channels, pool_row *row, float *mean,
+                          float *sim)
+{
+    pool_row unit[MAX_ROWS];
+    if (sim)
+        memcpy(unit, row, (size_t)what->block * sizeof *row);
+    sum_rows_upstream(row, what->block);
+    for (int32_t d = 0; d < channels; d++)
+        mean[d] = round_to(row[0][d] / (float)what->divisor, dtype);
+    if (!sim)
+        return;
+    make_units_upstream(unit, what->count, channels);
+    sum_rows_upstream(unit, what->block);
+    *sim = chansum_squares(unit[0], channels) / (float)(what->count * what->count);
+}
+
+/* The lanes' sums, added up in lane 0. */
+static void add_lanes(pool_row *lane, int32_t lanes)
+{
+    for (int32_t half = lanes / 2; half >= 1; half /= 2)
+        for (int32_t r = 0; r < half; r++)
+            for (int32_t d = 0; d < MAX_CHANNELS; d++)
+                lane[r][d] += lane[r + half][d];
 }
 
 void cpu_pool_one(const sparge_context *context, const sparge_tensor *x, int64_t batch, int64_t head,
                   const cpu_pool_block *what, float *mean, float *sim)
 {
-    const int32_t channels = (int32_t)x->shape[3];
-    pool_row row[MAX_ROWS], unit[MAX_ROWS];
+    const cpu_isa *isa = cpu_context_isa(context);
+    const int32_t channels = (int32_t)x->shape[3], lanes = what->block / LANE_ROWS;
+    const size_t padded = channels <= 64 ? 64 : 128;
+    pool_row row[MAX_ROWS], sum[MAX_LANES] = {{0}}, unit_sum[MAX_LANES] = {{0}};
     load_block(context, x, batch, head, what, row);
-    if (sim)
-        memcpy(unit, row, (size_t)what->block * sizeof *row);
-    sum_rows(row, what->block);
-    for (int32_t d = 0; d < channels; d++) {
-        mean[d] = row[0][d] / (float)what->divisor;
-        if (what->upstream)
-            mean[d] = round_to(mean[d], x->dtype);
+    if (what->upstream) {
+        pool_upstream(what, x->dtype, channels, row, mean, sim);
+        return;
     }
+    for (int32_t t = 0; t < what->count; t++) {
+        isa->add_scaled(sum[t % lanes], row[t], 1, padded);
+        if (!sim)
+            continue;
+        const float length = sqrtf(isa->sum_squares(row[t], padded));
+        isa->add_scaled(unit_sum[t % lanes], row[t], length == 0 ? 0 : 1 / length, padded);
+    }
+    add_lanes(sum, lanes);
+    for (int32_t d = 0; d < channels; d++)
+        mean[d] = sum[0][d] / (float)what->divisor;
     if (!sim)
         return;
-    make_units(unit, what, channels);
-    sum_rows(unit, what->block);
-    *sim = sum_squares(unit[0], channels) / (float)(what->count * what->count);
+    add_lanes(unit_sum, lanes);
+    *sim = chansum_squares(unit_sum[0], channels) / (float)(what->count * what->count);
 }
 
 static int64_t blocks_of(int64_t tokens, int32_t block)

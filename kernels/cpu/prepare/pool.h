@@ -1,21 +1,23 @@
 /* Block means and block self-similarity of Q and K (SpargeAttn, paper 3.2 and 3.3), bit for bit reproducible.
  *
- * A block is BS = BQ or BK rows of x (D channels), the last one n <= BS. In f32, round to nearest, no contraction:
+ * A block is BS = BQ or BK rows of x (D channels), the last one n <= BS. In f32, round to nearest, no contraction but
+ * where it says fused:
  *
  *   x[t][d]  the input; for K with smooth_k minus the token mean (one subtraction)
  *   mean[d]  = rowsum_t(x[t][d]) / n
- *   len[t]   = sqrt(chansum_d(x[t][d] * x[t][d]))
- *   unit     = x[t][d] / len[t], or 0 for the whole row where len[t] = 0
- *   sim      = chansum_d(s[d] * s[d]) / (n * n),  s[d] = rowsum_t(unit[t][d])
+ *   len[t]   = sqrt(sum of squares of x[t], in the order of cpu_isa.sum_squares; channels padded to 64 or 128)
+ *   inv[t]   = 1 / len[t], or 0 where len[t] = 0
+ *   sim      = chansum_d(s[d] * s[d]) / (n * n),  s[d] = rowsum_t(x[t][d] * inv[t]), product and sum fused
  *
- * Both sums pad their terms with +0 to a power of two P (BS for rows; 64 or 128 for channels, whichever holds D) and
- * halve their number until one is left: rowsum adds the upper half to the lower one, term[i] += term[i + P/2], ...;
- * chansum adds neighbours, term[i] = term[2i] + term[2i + 1]. So a GPU thread that holds 8 channels of every 8th row
- * does most of both by itself.
+ * rowsum: lane r of BS / 16 adds rows r, r + BS / 16, r + 2 BS / 16, ... in order, from 0; then the upper half of the
+ * lanes is added to the lower one until one is left. So a GPU thread that holds 8 channels of 16 rows is a lane.
+ * chansum adds neighbours, term[i] = term[2i] + term[2i + 1], until one is left.
  * sim is the mean cosine over all ordered pairs of rows, a row with itself included: sum of cosines = |sum of units|^2.
  *
  * Parity mode (upstream.md 2.1, 2.2) rounds where the official code does: x of K and the means to the input's 16-bit
- * type, units to binary16. There a zero row makes sim NaN. (That a partial block is never similar is select's rule.) */
+ * type, units to binary16. Units are divided by their length there, and both sums pad their terms with +0 to a power of
+ * two P and halve their number until one is left: the sum over rows adds term[i + P/2] to term[i], and so on; squares
+ * are added as chansum does. A zero row makes sim NaN. (That a partial block is never similar is select's rule.) */
 #ifndef SPARGE_CPU_POOL_H
 #define SPARGE_CPU_POOL_H
 

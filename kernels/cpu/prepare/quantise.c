@@ -12,7 +12,7 @@ static const float RECIPROCAL_127 = 1.0f / 127.0f, SCALE_FLOOR = 1e-7f;
 typedef struct int8_side {
     const sparge_tensor *x;
     const float *mean; /* [B][H][D] to subtract, or NULL */
-    int round_difference;
+    int upstream;
     int32_t block;
     int64_t scales; /* of one head */
     int64_t (*scale_index)(const sparge_recipe *recipe, int64_t token);
@@ -57,7 +57,7 @@ static void load_smoothed(const sparge_plan *plan, const int8_side *side, int64_
     const float *mean = side->mean + (batch * side->x->shape[1] + head) * channels;
     for (int64_t d = 0; d < channels; d++)
         row[d] -= mean[d];
-    if (side->round_difference)
+    if (side->upstream)
         cpu_round_16(plan->context, side->x->dtype, row, (size_t)channels);
 }
 
@@ -75,8 +75,8 @@ static void raise_to_magnitude(float *max, const float *row, int64_t channels)
     memcpy(max, &largest, sizeof largest);
 }
 
-/* trunc(x / s + 0.5 sign(x)). The clamp is for NaN and infinity only, whose conversion C does not define. */
-static int8_t quantised(float x, float scale)
+/* Parity mode: trunc(x / s + 0.5 sign(x)). The clamp is for NaN and infinity only, whose conversion C does not define. */
+static int8_t quantised_upstream(float x, float scale)
 {
     const float rounded = x / scale + (x < 0 ? -0.5f : 0.5f);
     return (int8_t)(rounded < 128.0f ? (rounded > -128.0f ? rounded : -128.0f) : 127.0f);
@@ -108,8 +108,10 @@ static void quantise_block(const sparge_plan *plan, const int8_side *side, int64
         const float s = scale[side->scale_index(&plan->recipe, token)];
         int8_t *x8 = side->x8 + (head * tokens + token) * channels;
         load_smoothed(plan, side, head / heads, head % heads, token, row);
-        for (int64_t d = 0; d < channels; d++)
-            x8[d] = quantised(row[d], s);
+        if (!side->upstream)
+            cpu_context_isa(plan->context)->i8_from_f32(x8, row, 1.0f / s, (size_t)channels);
+        for (int64_t d = 0; d < channels && side->upstream; d++)
+            x8[d] = quantised_upstream(row[d], s);
     }
 }
 
@@ -129,6 +131,7 @@ void cpu_quantise_run(sparge_plan *plan)
     if (!prepared->q8)
         return;
     const int8_side q = {.x = &prepared->q,
+                         .upstream = recipe->upstream,
                          .block = recipe->block_q,
                          .scales = cpu_q_scales(&plan->problem, recipe),
                          .scale_index = cpu_q_scale_index,
@@ -136,7 +139,7 @@ void cpu_quantise_run(sparge_plan *plan)
                          .scale = prepared->q_scale};
     const int8_side k = {.x = &prepared->k,
                          .mean = recipe->smooth_k ? prepared->k_mean : NULL,
-                         .round_difference = recipe->upstream,
+                         .upstream = recipe->upstream,
                          .block = recipe->block_k,
                          .scales = cpu_k_scales(&plan->problem, recipe),
                          .scale_index = cpu_k_scale_index,

@@ -28,6 +28,12 @@ sparge_status cpu_smooth_plan(sparge_plan *plan)
     return SPARGE_OK;
 }
 
+/* a + b, rounded to float but in parity mode: the sum of two floats in double rounds to their float sum. */
+static double add(const sparge_plan *plan, double a, double b)
+{
+    return plan->recipe.upstream ? a + b : (double)(float)(a + b);
+}
+
 /* Sum over one chunk of tokens. */
 static void sum_chunk(const sparge_plan *plan, int64_t head, int64_t chunk, double *sum)
 {
@@ -41,12 +47,12 @@ static void sum_chunk(const sparge_plan *plan, int64_t head, int64_t chunk, doub
         cpu_load_row(plan->context, &cpu_plan_of(plan)->prepared.k, head / problem->heads_kv, head % problem->heads_kv,
                      token, row);
         for (int32_t d = 0; d < problem->head_dim; d++)
-            to[d] += (double)row[d];
+            to[d] = add(plan, to[d], (double)row[d]);
     }
     for (int32_t half = CPU_MEAN_LANES / 2; half >= 1; half /= 2)
         for (int32_t r = 0; r < half; r++)
             for (int32_t d = 0; d < problem->head_dim; d++)
-                lane[r][d] += lane[r + half][d];
+                lane[r][d] = add(plan, lane[r][d], lane[r + half][d]);
     memcpy(sum, lane[0], (size_t)problem->head_dim * sizeof *sum);
 }
 

@@ -1,9 +1,9 @@
 /* The token mean of K, which smoothing subtracts (upstream.md 2.1).
  *
- * k_mean[b][h][d] = (sum over all tokens in double) / Lk, rounded once to f32; in parity mode then to the input's 16-bit
- * type. The sum: within a chunk of CPU_MEAN_CHUNK tokens, lane r adds the tokens r, r + 8, r + 16, ... of the chunk in
- * order; then lane[r] += lane[r + h] for h = 4, 2, 1; then the chunks' sums are added in order. Where the double sum of
- * 16-bit numbers is exact, as it nearly always is, any order gives these bits. */
+ * k_mean[b][h][d] = (sum over all tokens) / Lk, divided in double and rounded once to f32; in parity mode then to the
+ * input's 16-bit type. The sum: within a chunk of CPU_MEAN_CHUNK tokens, lane r adds the tokens r, r + 8, r + 16, ... of
+ * the chunk in order, from 0; then lane[r] += lane[r + h] for h = 4, 2, 1: all of that in f32, in parity mode in double.
+ * The chunks' sums are added in order in double. */
 #ifndef SPARGE_CPU_SMOOTH_H
 #define SPARGE_CPU_SMOOTH_H
 

@@ -142,8 +142,7 @@ static void predict_last(const sparge_plan *plan, const flex_head *h, int64_t la
         .begin = p->seqlen_q - last, .count = (int32_t)last, .block = plan->recipe.block_q, .divisor = (int32_t)last};
     float mean[SPARGE_MAX_HEAD_DIM];
     cpu_pool_one(plan->context, &cpu_plan_of(plan)->prepared.q, h->batch, h->head, &what, mean, NULL);
-    for (int64_t j = 0; j < blocks; j++)
-        s->score[j] = cpu_dot(mean, h->k_pool + j * p->head_dim, p->head_dim) * sparge_problem_scale(p);
+    cpu_scores(plan->context, s->score, mean, h->k_pool, blocks, p->head_dim, sparge_problem_scale(p));
     cpu_softmax(s->score, blocks);
 }
 
@@ -208,11 +207,10 @@ static void mark_probable(const sparge_plan *plan, const flex_head *h, const hea
     for (int64_t i = 0; i < blocks; i++) {
         const int64_t visible = cpu_select_visible_cols(plan, i);
         float *score = s->score + i * blocks;
-        for (int64_t j = 0; j < visible; j++) {
-            score[j] = cpu_dot(h->q_pool + i * p->head_dim, h->k_pool + j * p->head_dim, p->head_dim) *
-                       sparge_problem_scale(p);
+        cpu_scores(plan->context, score, h->q_pool + i * p->head_dim, h->k_pool, visible, p->head_dim,
+                   sparge_problem_scale(p));
+        for (int64_t j = 0; j < visible; j++)
             s->order[candidates++] = (int32_t)(i * blocks + j);
-        }
         cpu_softmax(score, visible);
         for (int64_t j = 0; j < visible; j++)
             total += cpu_mass(score[j]);

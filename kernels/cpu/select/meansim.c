@@ -4,7 +4,7 @@
  * Per row of blocks: score every visible key block by its pooled rows; take the best until their probability reaches
  * tau, or a fixed number of them; add the blocks that pooling cannot be trusted with. A score is
  *
- *   cpu_dot(q_pool, k_pool) * scale
+ *   cpu_scores: q_pool . k_pool * scale
  *
  * and the probabilities are integers (numeric.h), so the choice is the same on every backend. */
 #include "cpu/select/numeric.h"
@@ -54,14 +54,18 @@ static int is_dissimilar(const sparge_plan *plan, float similarity, int32_t head
     return !(similarity > (float)sparge_per_head_value(&recipe->meansim.theta, head));
 }
 
-static float score_of(const sparge_plan *plan, const row_of_blocks *r, int64_t col)
+/* Scores of the visible blocks, into scratch. */
+static void score_row(const sparge_plan *plan, const row_of_blocks *r, float *score)
 {
-    const int32_t channels = plan->problem.head_dim;
-    const float dot = cpu_dot(r->q_pool, r->k_pool + col * channels, channels);
-    if (!plan->recipe.upstream)
-        return dot * sparge_problem_scale(&plan->problem);
-    const sparge_dtype dtype = plan->problem.dtype;
-    return cpu_round16(cpu_round16(dot, dtype) * (1.0F / sqrtf((float)channels)), dtype);
+    const sparge_problem *p = &plan->problem;
+    if (!plan->recipe.upstream) {
+        cpu_scores(plan->context, score, r->q_pool, r->k_pool, r->visible, p->head_dim, sparge_problem_scale(p));
+        return;
+    }
+    for (int64_t col = 0; col < r->visible; col++) {
+        const float dot = cpu_dot(r->q_pool, r->k_pool + col * p->head_dim, p->head_dim);
+        score[col] = cpu_round16(cpu_round16(dot, p->dtype) * (1.0F / sqrtf((float)p->head_dim)), p->dtype);
+    }
 }
 
 /* Longest prefix of the sorted candidates whose mass is at most tau of all, at least one. */
@@ -132,17 +136,16 @@ static int64_t select_row(const sparge_plan *plan, const row_of_blocks *r, const
         return r->visible;
     }
     int64_t candidates = 0, fixed = 0;
+    score_row(plan, r, scratch->score);
     for (int64_t col = 0; col < r->visible; col++) {
         const int partial = (col + 1) * recipe->block_k > p->seqlen_k;
-        float score = score_of(plan, r, col);
-        if (is_dissimilar(plan, r->k_sim[col], r->head, partial) || isnan(score)) {
+        if (is_dissimilar(plan, r->k_sim[col], r->head, partial) || isnan(scratch->score[col])) {
             out[col] = 1;
             fixed++;
-            score = -INFINITY;
+            scratch->score[col] = -INFINITY;
         } else {
             scratch->order[candidates++] = (int32_t)col;
         }
-        scratch->score[col] = score;
     }
     cpu_sort_falling(scratch->score, scratch->order, scratch->spare, candidates);
     const int64_t chosen = count_chosen(plan, r, scratch, candidates);

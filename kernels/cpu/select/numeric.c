@@ -4,7 +4,16 @@
 #include <math.h>
 #include <string.h>
 
+#include "cpu/context.h"
 #include "cpu/select/exp.h"
+
+void cpu_scores(const sparge_context *context, float *score, const float *a, const float *rows, int64_t count,
+                int32_t channels, float scale)
+{
+    cpu_context_isa(context)->dots(score, a, rows, (size_t)count, (size_t)channels);
+    for (int64_t i = 0; i < count; i++)
+        score[i] *= scale;
+}
 
 uint64_t cpu_softmax_terms(float *score, int64_t count)
 {

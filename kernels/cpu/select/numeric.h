@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+#include "sparge/context.h"
 #include "sparge/tensor.h"
 
 enum { CPU_DOT_LANES = 8 };
@@ -37,6 +38,10 @@ static inline float cpu_dot(const float *a, const float *b, int32_t count)
     cpu_dot_add(lane, a, b, count);
     return cpu_dot_sum(lane);
 }
+
+/* Block scores: score[i] = (a . row i of rows[count][channels]) * scale, the dot product in the order of cpu_isa.dots. */
+void cpu_scores(const sparge_context *context, float *score, const float *a, const float *rows, int64_t count,
+                int32_t channels, float scale);
 
 /* A value of [0, 1] in units of 2^-31, rounded down. */
 static inline uint32_t cpu_mass(float value)

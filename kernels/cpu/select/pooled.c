@@ -41,10 +41,11 @@ static sparge_status run_pooled(sparge_plan *plan)
         const int64_t visible = cpu_select_visible_cols(plan, i % mask->rows);
         float *score = cpu_select_scratch(plan);
         int32_t *order = (int32_t *)(score + mask->cols), *spare = order + mask->cols;
+        if (!recipe->upstream)
+            cpu_scores(plan->context, score, q, k, visible, p->head_dim, 1);
         for (int64_t col = 0; col < visible; col++) {
-            score[col] = cpu_dot(q, k + col * p->head_dim, p->head_dim);
             if (recipe->upstream)
-                score[col] = cpu_round16(score[col], p->dtype);
+                score[col] = cpu_round16(cpu_dot(q, k + col * p->head_dim, p->head_dim), p->dtype);
             if (isnan(score[col]))
                 score[col] = INFINITY; /* nothing is known about this block: rank it first */
             order[col] = (int32_t)col;
