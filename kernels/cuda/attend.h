@@ -40,7 +40,7 @@ typedef struct attend_args {
     int32_t q_scales, k_scales;
     int32_t k_scale_shift;   /* tile index >> shift = its block of BK keys */
     int32_t row_blocks;      /* per head: ceil(Lq / BQ) */
-    int64_t v_padded_keys;   /* FP8 V is [B][Hkv][v_channels][v_padded_keys] */
+    int64_t v_padded_keys;   /* FP8 V is [B][Hkv][v_padded_keys / 64][v_channels][64 keys] */
     int32_t v_channels;      /* D of the kernel: 64 or 128 */
     const float *lse_offset; /* [B][Hq][Lq] added to the LSE (q . k_mean * scale, in nats), or NULL */
 

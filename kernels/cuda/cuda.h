@@ -24,15 +24,16 @@ typedef struct cuda_context {
 
 /* What prepare leaves behind. NULL where the recipe does not need it. */
 typedef struct cuda_prepared {
-    sparge_tensor q, k, v;      /* what the kernels read: the caller's tensors, or padded copies where head_dim is not a
+    sparge_tensor q, k, v; /* what the kernels read: the caller's tensors, or padded copies where head_dim is not a
                               multiple of 8 or a stride or address is not a multiple of 16 bytes */
-    float *k_mean;              /* [B][Hkv][D] */
-    int8_t *q8, *k8;            /* [B][H][L][padded_dim], padded_dim = 64 or 128, channels from D on zero */
-    float *q_scale;             /* [B][Hq][scales of a head]: layouts of kernels/cpu/prepare/quantise.h */
-    float *k_scale;             /* [B][Hkv][scales of a head] */
-    uint8_t *v8;                /* e4m3 [B][Hkv][padded_dim][padded_keys]; in each group of 16 keys, key t is stored at
-                              4 * (t % 8 / 2) + 2 * (t / 8) + t % 2; keys from Lk on and channels from D on are zero */
-    float *v_scale;             /* [B][Hkv][padded_dim], 0 from D on */
+    float *k_mean;         /* [B][Hkv][D] */
+    int8_t *q8, *k8;       /* [B][H][L][padded_dim], padded_dim = 64 or 128, channels from D on zero */
+    float *q_scale;        /* [B][Hq][scales of a head]: layouts of kernels/cpu/prepare/quantise.h */
+    float *k_scale;        /* [B][Hkv][scales of a head] */
+    uint8_t *v8;           /* e4m3 [B][Hkv][padded_keys / 64][padded_dim][64 keys]; in each group of 16 keys, key t is
+                              stored at 4 * (t % 8 / 2) + 2 * (t / 8) + t % 2; keys from Lk on and channels from D on
+                              are zero */
+    float *v_scale;        /* [B][Hkv][padded_dim], 0 from D on */
     int32_t q_scales, k_scales; /* scales of a head */
     int64_t padded_keys;        /* Lk rounded up to 128 */
     int32_t padded_dim;

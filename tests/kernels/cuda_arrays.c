@@ -231,7 +231,7 @@ static void compare_int8(comparison *run, const char *name, const int8_t *device
     free(got);
 }
 
-/* The device's V is transposed, in the tensor cores' order of keys, and padded with zeros. */
+/* The device's V is transposed, in tiles of 64 keys, those in the tensor cores' order, and padded with zeros. */
 static void compare_v8(comparison *run, const cuda_prepared *device, const uint8_t *expected)
 {
     if (!expected)
@@ -241,9 +241,9 @@ static void compare_v8(comparison *run, const cuda_prepared *device, const uint8
     uint8_t *got = fetch(run, device->v8, (size_t)(heads * keys * dim));
     int64_t wrong = 0, first = -1;
     for (int64_t i = 0; i < heads * keys * dim; i++) {
-        const int64_t head = i / keys / dim, d = i / keys % dim, at = i % keys % 16;
+        const int64_t head = i / keys / dim, tile = i / 64 / dim % (keys / 64), d = i / 64 % dim, at = i % 16;
         /* at = 4 * (t % 8 / 2) + 2 * (t / 8) + t % 2 */
-        const int64_t t = i % keys / 16 * 16 + at / 4 * 2 + at % 4 / 2 * 8 + at % 2;
+        const int64_t t = tile * 64 + i % 64 / 16 * 16 + at / 4 * 2 + at % 4 / 2 * 8 + at % 2;
         const uint8_t want =
             t < p->seqlen_k && d < p->head_dim ? expected[(head * p->seqlen_k + t) * p->head_dim + d] : 0;
         if (got[i] != want && !((got[i] & 0x7f) == 0x7f && (want & 0x7f) == 0x7f)) {

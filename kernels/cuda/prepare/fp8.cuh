@@ -2,9 +2,9 @@
  *
  * A slot holds 16 consecutive keys, so a thread has, for each of its 8 channels, the 16 bytes that lie together in
  *
- *   v8[channel][16 keys in the order 0 1 8 9 2 3 10 11 4 5 12 13 6 7 14 15]
+ *   v8[tile of 64 keys][channel][four times 16 keys in the order 0 1 8 9 2 3 10 11 4 5 12 13 6 7 14 15]
  *
- * Two neighbouring slots of a warp fill a sector of 32 bytes. Keys past the end and channels from D on give zeros, as
+ * Two neighbouring slots of a warp fill a sector of 32 bytes, four slots a tile, which lies together. Keys past the end and channels from D on give zeros, as
  * their loads do. */
 #ifndef SPARGE_CUDA_PREPARE_FP8_CUH
 #define SPARGE_CUDA_PREPARE_FP8_CUH
@@ -34,7 +34,8 @@ __device__ __forceinline__ void v_tile(const prepare_args &args, uint32_t head, 
     wait_for_flag(args.v_ready + head);
     if (first >= args.padded_keys)
         return;
-    uint8_t *to = args.v8 + (static_cast<int64_t>(head) * D + chunk * 8) * args.padded_keys + first;
+    uint8_t *to =
+        args.v8 + (static_cast<int64_t>(head) * args.padded_keys + first / 64 * 64) * D + chunk * 8 * 64 + first % 64;
 #pragma unroll
     for (int pair = 0; pair < 4; pair++) { /* channels 2 pair, 2 pair + 1 */
         const float *factor = args.v_factor + static_cast<int64_t>(head) * D + chunk * 8 + 2 * pair;
@@ -55,7 +56,7 @@ __device__ __forceinline__ void v_tile(const prepare_args &args, uint32_t head, 
         }
 #pragma unroll
         for (int c = 0; c < 2; c++)
-            __stcs(reinterpret_cast<uint4 *>(to + (2 * pair + c) * args.padded_keys),
+            __stcs(reinterpret_cast<uint4 *>(to + (2 * pair + c) * 64),
                    make_uint4(code[c][0], code[c][1], code[c][2], code[c][3]));
     }
 }

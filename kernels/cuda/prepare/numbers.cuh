@@ -49,22 +49,35 @@ __device__ __forceinline__ float max_magnitude(float m, float x)
 #endif
 }
 
-/* x / y rounded to nearest, given r = 1 / y rounded to nearest: Markstein's two fused steps. Both are needed: x * r alone
- * is off by up to 1.5 units in the last place. That the result is the correctly rounded one is checked for every pair of
- * mantissas for which it could be in doubt (tests/kernels/quotient.c). r must be normal, and no step may underflow unless
- * the quotient does not matter: |x| >= 2^-100, or a quotient so small that nothing sees its last bit. y = r = 0 gives 0,
- * or NaN for an infinite x: what x / infinity is. */
-__device__ __forceinline__ float quotient(float x, float y, float r)
+/* The same of two pairs of 16-bit values, m's being magnitudes. */
+template <typename Pair> __device__ __forceinline__ uint32_t max_magnitudes(uint32_t m, uint32_t x)
 {
-    const float near = __fmul_rn(x, r);
-    return __fmaf_rn(__fmaf_rn(-near, y, x), r, near);
+    Pair a, b;
+    memcpy(&a, &m, sizeof m);
+    memcpy(&b, &x, sizeof x);
+    a = __hmax2_nan(a, __habs2(b));
+    memcpy(&m, &a, sizeof m);
+    return m;
 }
 
-/* trunc(q + 0.5 sign(q)) of |q| < 128. */
-__device__ __forceinline__ int rounded_away(float q)
+/* The same, where a NaN gives way to a number. */
+template <typename Pair> __device__ __forceinline__ uint32_t max_magnitudes_of_numbers(uint32_t m, uint32_t x)
 {
-    return __float2int_rz(__fadd_rn(q, copysignf(0.5f, q)));
+    Pair a, b;
+    memcpy(&a, &m, sizeof m);
+    memcpy(&b, &x, sizeof x);
+    a = __hmax2(a, __habs2(b));
+    memcpy(&m, &a, sizeof m);
+    return m;
 }
+
+template <typename T> struct pair_of;
+template <> struct pair_of<__half> {
+    using type = __half2;
+};
+template <> struct pair_of<__nv_bfloat16> {
+    using type = __nv_bfloat162;
+};
 
 /* The sum of N values, neighbours first. */
 template <int N> __device__ __forceinline__ float add_neighbours(const float *term)
@@ -75,10 +88,10 @@ template <int N> __device__ __forceinline__ float add_neighbours(const float *te
         return __fadd_rn(add_neighbours<N / 2>(term), add_neighbours<N / 2>(term + N / 2));
 }
 
-__device__ __forceinline__ uint32_t pack_bytes(int a, int b, int c, int d)
+/* The low bytes of four words, a lowest. */
+__device__ __forceinline__ uint32_t pack_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {
-    return __byte_perm(__byte_perm(static_cast<uint32_t>(a), static_cast<uint32_t>(b), 0x0040),
-                       __byte_perm(static_cast<uint32_t>(c), static_cast<uint32_t>(d), 0x0040), 0x5410);
+    return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
 }
 
 } // namespace sparge::prepare

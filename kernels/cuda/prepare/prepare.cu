@@ -1,5 +1,5 @@
-/* The prepare stage: what a recipe needs of it, its memory, its launches. The work is in fused.cuh, operands.cu and, for
- * runs that ask for the LSE, lse_offset below. */
+/* The prepare stage: what a recipe needs of it, its memory, its launches. The work is in fused.cuh (in parity mode in
+ * upstream.cu), operands.cu and, for runs that ask for the LSE, lse_offset below. */
 #include "prepare.h"
 
 #include "cpu/prepare/fp8.h"
@@ -9,6 +9,7 @@
 #include "launch.cuh"
 #include "numbers.cuh"
 #include "operands.h"
+#include "upstream.h"
 
 static_assert(int(PREPARE_CHUNK) == int(CPU_MEAN_CHUNK) && int(PREPARE_LANES) == int(CPU_MEAN_LANES),
               "K's mean is summed as on the CPU");
@@ -18,9 +19,11 @@ namespace
 
 struct prepare_state {
     cuda_operand_copies copies;
-    prepare_args args; /* but for the tensors of a run */
-    prepare_kernel kernel;
-    unsigned *flags; /* of all kinds, cleared before the kernel; NULL if nothing waits */
+    prepare_args args;     /* but for the tensors of a run */
+    bool works;            /* there is something to do beyond the operands */
+    prepare_kernel kernel; /* NULL in parity mode */
+    uint16_t *v16;         /* parity mode: V as f16, where the input is not and P V is to be */
+    unsigned *flags;       /* of all kinds, cleared before the kernel; NULL if nothing waits */
     size_t flags_bytes;
 };
 
@@ -178,7 +181,7 @@ void publish(cuda_prepared *prepared, const prepare_args &args)
     prepared->k_sim = args.k.sim;
 }
 
-sparge_status plan_kernel(sparge_plan *plan, const needs &n, prepare_state *state)
+sparge_status choose_kernel(sparge_plan *plan, const needs &n, prepare_state *state)
 {
     const sparge_problem &p = plan->problem;
     const prepare_kernel_key key = {p.dtype == SPARGE_BF16,
@@ -190,7 +193,26 @@ sparge_status plan_kernel(sparge_plan *plan, const needs &n, prepare_state *stat
     state->kernel = key.pool && key.fine ? nullptr : key.bf16 ? prepare_kernel_bf16(key) : prepare_kernel_f16(key);
     if (!state->kernel)
         return sparge_context_fail(plan->context, SPARGE_ERROR_INTERNAL, "no prepare kernel for this plan");
-    sparge_status status = take_side(plan, n, false, &state->args.q);
+    return SPARGE_OK;
+}
+
+/* bf16 V for P V in 16 bits, which are f16 in parity mode. */
+sparge_status take_v16(sparge_plan *plan, prepare_state *state)
+{
+    const sparge_problem &p = plan->problem;
+    if (p.dtype != SPARGE_BF16 || plan->recipe.arithmetic != SPARGE_ARITHMETIC_INT8_F16)
+        return SPARGE_OK;
+    return take(plan, static_cast<int64_t>(p.batch) * p.heads_kv * p.seqlen_k, ceil_div(p.head_dim, 8) * 8,
+                &state->v16);
+}
+
+sparge_status plan_work(sparge_plan *plan, const needs &n, prepare_state *state)
+{
+    const sparge_problem &p = plan->problem;
+    state->works = true;
+    sparge_status status = plan->recipe.upstream ? take_v16(plan, state) : choose_kernel(plan, n, state);
+    if (status == SPARGE_OK)
+        status = take_side(plan, n, false, &state->args.q);
     if (status == SPARGE_OK)
         status = take_side(plan, n, true, &state->args.k);
     if (status == SPARGE_OK)
@@ -207,6 +229,35 @@ prepare_tensor view(const sparge_tensor &x)
 {
     return {static_cast<const uint16_t *>(x.data), x.stride[0], x.stride[1], x.stride[2], x.shape[2],
             static_cast<int32_t>(x.shape[1])};
+}
+
+sparge_status run_kernel(sparge_plan *plan, const prepare_state *state, const prepare_args &args)
+{
+    const cudaStream_t stream = cuda_context_of(plan->context)->stream;
+    sparge_status status = SPARGE_OK;
+    if (state->flags)
+        status = cuda_check(plan->context, cudaMemsetAsync(state->flags, 0, state->flags_bytes, stream),
+                            "clearing the flags of the prepare kernel");
+    if (status == SPARGE_OK)
+        status = cuda_check(plan->context,
+                            sparge::launch(state->kernel,
+                                           static_cast<int64_t>(args.schedule.heads) * args.schedule.cta_per_head,
+                                           PREPARE_THREADS, 0, stream, args),
+                            "launching the prepare kernel");
+    return status;
+}
+
+sparge_status run_upstream(sparge_plan *plan, const prepare_state *state, const prepare_args &args)
+{
+    const sparge_problem &p = plan->problem;
+    sparge_tensor &v = cuda_plan_of(plan)->prepared.v;
+    const upstream_prepare_args upstream = {args, p.dtype == SPARGE_BF16,
+                                            plan->recipe.select == SPARGE_SELECT_POOLED_TOPK, state->v16,
+                                            static_cast<int32_t>(v.shape[3])};
+    if (state->v16) /* what the attention kernel reads */
+        v = sparge_tensor_hnd(state->v16, SPARGE_F16, p.batch, p.heads_kv, p.seqlen_k, v.shape[3]);
+    return cuda_check(plan->context, upstream_prepare_launch(upstream, cuda_context_of(plan->context)->stream),
+                      "launching the parity mode's prepare kernels");
 }
 
 /* q . k_mean * scale: what smoothing takes away from every score of a row. One warp a row, sums in double. */
@@ -278,30 +329,21 @@ sparge_status cuda_prepare_plan(sparge_plan *plan)
     cuda->prepared.padded_keys = ceil_div(p.seqlen_k, 128) * 128;
     status = cuda_operands_plan(plan, &state->copies);
     const needs n = find_needs(plan->recipe);
-    return status == SPARGE_OK && (n.int8 || n.pool) ? plan_kernel(plan, n, state) : status;
+    return status == SPARGE_OK && (n.int8 || n.pool) ? plan_work(plan, n, state) : status;
 }
 
 sparge_status cuda_prepare_run(sparge_plan *plan, const sparge_io *io)
 {
     cuda_plan *cuda = cuda_plan_of(plan);
     prepare_state *state = static_cast<prepare_state *>(cuda->prepare_state);
-    const cudaStream_t stream = cuda_context_of(plan->context)->stream;
     sparge_status status = cuda_operands_run(plan, &state->copies, io);
-    if (status != SPARGE_OK || !state->kernel)
+    if (status != SPARGE_OK || !state->works)
         return status;
     prepare_args args = state->args;
     args.q.x = view(cuda->prepared.q);
     args.k.x = view(cuda->prepared.k);
     args.v = view(cuda->prepared.v);
-    if (state->flags)
-        status = cuda_check(plan->context, cudaMemsetAsync(state->flags, 0, state->flags_bytes, stream),
-                            "clearing the flags of the prepare kernel");
-    if (status == SPARGE_OK)
-        status = cuda_check(plan->context,
-                            sparge::launch(state->kernel,
-                                           static_cast<int64_t>(args.schedule.heads) * args.schedule.cta_per_head,
-                                           PREPARE_THREADS, 0, stream, args),
-                            "launching the prepare kernel");
+    status = state->kernel ? run_kernel(plan, state, args) : run_upstream(plan, state, args);
     if (status == SPARGE_OK && io->lse && cuda->prepared.lse_offset)
         status = run_lse_offset(plan);
     return status;

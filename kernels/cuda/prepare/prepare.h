@@ -57,7 +57,7 @@ typedef struct prepare_args {
     prepare_schedule schedule;
 
     float *k_mean;     /* [heads][head_dim], NULL without smoothing */
-    double *k_partial; /* [heads][chunks][padded_dim] */
+    float *k_partial;  /* [heads][chunks][padded_dim] */
     uint8_t *v8;       /* NULL without FP8 */
     float *v_scale;    /* [heads][padded_dim] */
     float *v_factor;   /* [heads][padded_dim]: fp8_v_max / channel maximum */

@@ -14,7 +14,7 @@ namespace sparge::prepare
 constexpr int passes = PREPARE_CHUNK / (PREPARE_LANES * rows_of_thread); /* slabs of a chunk: 2 */
 
 template <int D> struct stats_shared {
-    double sum[slab_shape<D>::slots * D];
+    float sum[slab_shape<D>::slots * D];
     float max[slab_shape<D>::slots * D];
     unsigned last;
 };
@@ -64,11 +64,11 @@ __device__ __forceinline__ void wait_for_flag(const unsigned *flag)
 
 /* Adds up a column of partials in the order of the chunks. */
 template <typename Value, typename Add>
-__device__ __forceinline__ Value combine(const Value *partial, int64_t stride, int chunks, Value value, Add add)
+__device__ __forceinline__ Value combine(const float *partial, int64_t stride, int chunks, Value value, Add add)
 {
     constexpr int batch = 16; /* loads in flight */
     for (int chunk = 0; chunk < chunks; chunk += batch) {
-        Value term[batch];
+        float term[batch];
 #pragma unroll
         for (int i = 0; i < batch; i++)
             if (chunk + i < chunks)
@@ -107,7 +107,7 @@ __device__ __forceinline__ void k_stats(const prepare_args &args, uint32_t head,
 {
     using S = slab_shape<D>;
     const stats_place<D> at(index);
-    double sum[8] = {};
+    float sum[8] = {};
 #pragma unroll 1
     for (int pass = 0; pass < passes; pass++) {
         slab data;
@@ -118,29 +118,29 @@ __device__ __forceinline__ void k_stats(const prepare_args &args, uint32_t head,
             unpack<T>(x, data.row[a]);
 #pragma unroll
             for (int i = 0; i < 8; i++)
-                sum[i] = __dadd_rn(sum[i], static_cast<double>(x[i]));
+                sum[i] = __fadd_rn(sum[i], x[i]);
         }
     }
 #pragma unroll
     for (int i = 0; i < 8; i++)
         shared.sum[at.slot * D + at.chunk * 8 + i] = sum[i];
     __syncthreads();
-    double *partial = args.k_partial + static_cast<int64_t>(head) * args.chunks * D;
+    float *partial = args.k_partial + static_cast<int64_t>(head) * args.chunks * D;
     for (int i = static_cast<int>(threadIdx.x); i < S::slots / PREPARE_LANES * D; i += threads) {
         const int64_t part = static_cast<int64_t>(index) * (S::slots / PREPARE_LANES) + i / D;
-        const double *lane = shared.sum + i / D * PREPARE_LANES * D + i % D;
-        double half[4];
+        const float *lane = shared.sum + i / D * PREPARE_LANES * D + i % D;
+        float half[4];
         for (int r = 0; r < 4; r++)
-            half[r] = __dadd_rn(lane[r * D], lane[(r + 4) * D]);
+            half[r] = __fadd_rn(lane[r * D], lane[(r + 4) * D]);
         if (part < args.chunks)
-            partial[part * D + i % D] = __dadd_rn(__dadd_rn(half[0], half[2]), __dadd_rn(half[1], half[3]));
+            partial[part * D + i % D] = __fadd_rn(__fadd_rn(half[0], half[2]), __fadd_rn(half[1], half[3]));
     }
     if (!arrives_last(args.k_arrived + head, static_cast<unsigned>(args.schedule.k_stats), shared.last))
         return;
     const int channel = static_cast<int>(threadIdx.x);
     if (channel < args.head_dim) {
-        const double total =
-            combine(partial + channel, D, args.chunks, 0.0, [](double a, double b) { return __dadd_rn(a, b); });
+        const double total = combine(partial + channel, D, args.chunks, 0.0,
+                                     [](double a, float b) { return __dadd_rn(a, static_cast<double>(b)); });
         args.k_mean[static_cast<int64_t>(head) * args.head_dim + channel] =
             __double2float_rn(__ddiv_rn(total, static_cast<double>(args.k.x.tokens)));
     }
@@ -153,20 +153,22 @@ __device__ __forceinline__ void v_stats(const prepare_args &args, uint32_t head,
 {
     using S = slab_shape<D>;
     const stats_place<D> at(index);
-    float max[8] = {};
+    using pair = typename pair_of<T>::type;
+    uint4 most = make_uint4(0, 0, 0, 0);
 #pragma unroll 1
     for (int pass = 0; pass < passes; pass++) {
         slab data;
         at.load(data, args.v, head, args.load_chunks, pass);
 #pragma unroll
         for (int a = 0; a < rows_of_thread; a++) {
-            float x[8];
-            unpack<T>(x, data.row[a]);
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                max[i] = fmaxf(max[i], fabsf(x[i]));
+            most.x = max_magnitudes_of_numbers<pair>(most.x, data.row[a].x);
+            most.y = max_magnitudes_of_numbers<pair>(most.y, data.row[a].y);
+            most.z = max_magnitudes_of_numbers<pair>(most.z, data.row[a].z);
+            most.w = max_magnitudes_of_numbers<pair>(most.w, data.row[a].w);
         }
     }
+    float max[8];
+    unpack<T>(max, most);
 #pragma unroll
     for (int i = 0; i < 8; i++)
         shared.max[at.slot * D + at.chunk * 8 + i] = max[i];

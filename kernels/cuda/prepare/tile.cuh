@@ -3,20 +3,19 @@
  * A slab holds one, two or four blocks of BS = 64 or 128 rows. With R = BS / 16 a slot has the rows r, r + R, r + 2R, ...
  * of its block (r = slot mod R):
  *
- *   block 0   slot 0: rows 0, R, 2R, ...      the tree over rows (pool.h) first adds rows BS/2 apart, then BS/4, ...:
- *             slot 1: rows 1, R + 1, ...      16 rows of a thread are its upper four levels, and R partial sums are
- *             ...                             left to add across slots
+ *   block 0   slot 0: rows 0, R, 2R, ...      a slot is a lane of the sums over rows (pool.h): the 16 rows of a thread are
+ *             slot 1: rows 1, R + 1, ...      added in order, and R sums are left to add across slots
+ *             ...
  *   block 1   slot R: rows 0, R, ...
  *
  *   1. load; subtract the mean; maximum of magnitudes, sums over rows, squares of 8 neighbouring channels
  *   2. lengths of rows: the squares of a slot's rows go through shared memory, so that a lane finishes whole rows
- *   3. x / scale -> INT8; x / length, sums over rows
+ *   3. x * (1 / scale) -> INT8; sums over rows of x * (1 / length)
  *   4. one warp a block finishes the two sums over rows, and the similarity
  *
- * Divisions are by a row's length and by a block's scale, so each costs a product with a reciprocal and two fused steps
- * (quotient); infinite scales and absurdly short rows get a word of their own.
- *
- * About 20 instructions an element with everything on; a slab of 32 KiB in, 16 KiB out. */
+ * Instructions an element of Q with everything on: 2 conversions, a half for the maximum, and one each for the sum, the
+ * squares, the INT8 value and the unit vectors' sum, 3/4 to pack bytes: 7.25; K with its mean subtracted twice: 9.75. A
+ * slab of 32 KiB in, 16 KiB out. */
 #ifndef SPARGE_CUDA_PREPARE_TILE_CUH
 #define SPARGE_CUDA_PREPARE_TILE_CUH
 
@@ -24,6 +23,23 @@
 
 namespace sparge::prepare
 {
+
+/* The largest magnitude of a thread's part of a slab, NaN if there is one. */
+template <typename T> __device__ __forceinline__ float max_magnitude(const slab &data)
+{
+    using pair = typename pair_of<T>::type;
+    uint32_t most[4] = {};
+#pragma unroll
+    for (int a = 0; a < rows_of_thread; a++) {
+        most[0] = max_magnitudes<pair>(most[0], data.row[a].x);
+        most[1] = max_magnitudes<pair>(most[1], data.row[a].y);
+        most[2] = max_magnitudes<pair>(most[2], data.row[a].z);
+        most[3] = max_magnitudes<pair>(most[3], data.row[a].w);
+    }
+    most[0] = max_magnitudes<pair>(max_magnitudes<pair>(most[0], most[1]), max_magnitudes<pair>(most[2], most[3]));
+    const float2 two = unpack<T>(most[0]);
+    return max_magnitude(two.x, two.y);
+}
 
 constexpr int fine_groups_max = 64; /* scales of a slab with groups finer than a block: 256 rows / 4 */
 
@@ -34,12 +50,12 @@ template <int D> struct tile_shared {
     static constexpr int square_row = S::chunks + 1;
     static constexpr int square_slot = rows_of_thread * square_row + (D == 64 ? 24 : 0);
     float square[S::slots * square_slot]; /* sums over 8 channels, [slot][row][chunk] */
-    float2 length[S::rows];               /* length and its reciprocal, [slot][row] */
+    float inverse[S::rows];               /* 1 / length, [slot][row] */
     float mean[S::slots * D];             /* sums over the rows of a slot */
     float unit[S::slots * D];
     float warp_max[threads / 32];
     unsigned group_max[fine_groups_max];
-    float2 group_scale[fine_groups_max]; /* scale and its reciprocal */
+    float group_inverse[fine_groups_max]; /* 1 / scale */
 };
 
 /* How K's mean is subtracted; partial: in a slab with rows past the end. */
@@ -73,29 +89,14 @@ template <int D> struct tile_place {
     __device__ __forceinline__ int row(int a) const { return a * parts + part; } /* within the block */
 };
 
-/* The tree over a thread's rows: first + stride, first + 2 stride, ... `row(a, sum)` gives row a. The order of visits
- * keeps at most four partial sums alive. */
-template <int First, int Stride, typename Row> __device__ __forceinline__ void add_rows(float (&sum)[8], Row &row)
-{
-    if constexpr (Stride == rows_of_thread) {
-        row(First, sum);
-    } else {
-        float upper[8];
-        add_rows<First, 2 * Stride>(sum, row);
-        add_rows<First + Stride, 2 * Stride>(upper, row);
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            sum[i] = __fadd_rn(sum[i], upper[i]);
-    }
-}
-
+/* Of 8 neighbouring channels. */
 __device__ __forceinline__ float sum_of_squares(const float (&x)[8])
 {
-    float term[8];
+    float sum = 0;
 #pragma unroll
     for (int i = 0; i < 8; i++)
-        term[i] = __fmul_rn(x[i], x[i]);
-    return add_neighbours<8>(term);
+        sum = __fmaf_rn(x[i], x[i], sum);
+    return sum;
 }
 
 __device__ __forceinline__ void store_8(float *to, const float (&x)[8])
@@ -122,34 +123,23 @@ __device__ __forceinline__ void row_values(float (&x)[8], const slab &data, cons
     }
 }
 
-constexpr float short_length = 0x1p-40f, lengthening = 0x1p64f;
-
-/* Lengths of the rows of this warp's slots, with their reciprocals; both zero for lengths of zero and infinity, by which
- * a quotient is zero. Rows so short that a quotient's steps could underflow are to be lengthened first, which changes no
- * quotient: their reciprocal is negative. True if there are any. */
-template <int D> __device__ __forceinline__ bool find_lengths(tile_shared<D> &shared)
+/* Reciprocal lengths of the rows of this warp's slots; 0 for a length of 0. */
+template <int D> __device__ __forceinline__ void find_lengths(tile_shared<D> &shared)
 {
     using S = slab_shape<D>;
     using H = tile_shared<D>;
     constexpr int warp_rows = S::rows / (threads / 32);
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-    bool any_short = false;
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < warp_rows / 32; i++) {
         const int row = warp * warp_rows + i * 32 + lane;
         const float *square =
             shared.square + row / rows_of_thread * H::square_slot + row % rows_of_thread * H::square_row;
-        float length = __fsqrt_rn(add_neighbours<S::chunks>(square));
-        const bool is_short = length > 0 && length < short_length;
-        length = is_short ? length * lengthening : length;
-        float reciprocal = __frcp_rn(length);
-        reciprocal = is_short ? -reciprocal : reciprocal;
-        const bool no_quotient = length == 0 || length > 3e38f;
-        shared.length[row] = no_quotient ? make_float2(0, 0) : make_float2(length, reciprocal);
-        any_short |= is_short;
+        const float length = __fsqrt_rn(add_neighbours<S::chunks>(square));
+        shared.inverse[row] = length == 0 ? 0 : __frcp_rn(length);
     }
-    return __any_sync(~0u, any_short);
+    __syncwarp();
 }
 
 __device__ __forceinline__ void load_center(float (&center)[8], const float *mean, int head_dim, int channel)
@@ -253,7 +243,7 @@ __device__ __forceinline__ void fine_scales(const prepare_side &side, const tile
         const int block = slab_index * (slab_shape<D>::slots / at.parts) + i / of_block, group = i % of_block;
         const int64_t first = static_cast<int64_t>(block) * side.block + first_row_of_group(side.groups, group);
         const float scale = __fmaf_rn(__uint_as_float(shared.group_max[i]), 1.0f / 127.0f, 1e-7f);
-        shared.group_scale[i] = make_float2(scale, __frcp_rn(scale));
+        shared.group_inverse[i] = __frcp_rn(scale);
         const int64_t index = static_cast<int64_t>(block) * of_block + group;
         if (block < side.blocks && index < side.scales)
             side.scale[static_cast<int64_t>(at.head) * side.scales + index] =
@@ -262,45 +252,18 @@ __device__ __forceinline__ void fine_scales(const prepare_side &side, const tile
     __syncthreads();
 }
 
-/* Step 3: INT8 of one row. */
-__device__ __forceinline__ uint2 quantised(const float (&x)[8], float scale, float reciprocal)
+/* Step 3: INT8 of one row: the nearest integer is in the low bits of the sum with 1.5 * 2^23. */
+__device__ __forceinline__ uint2 quantised(const float (&x)[8], float inverse)
 {
-    int value[8];
+    uint32_t value[8];
 #pragma unroll
     for (int i = 0; i < 8; i++)
-        value[i] = rounded_away(quotient(x[i], scale, reciprocal));
+        value[i] = __float_as_uint(__fmaf_rn(x[i], inverse, 0x1.8p23f));
     return make_uint2(pack_bytes(value[0], value[1], value[2], value[3]),
                       pack_bytes(value[4], value[5], value[6], value[7]));
 }
 
-/* The same where the scale is infinite or NaN: what is NaN after the division is 127, as the CPU clamps it, the rest 0.
- * Only the first `channels` of the eight exist. */
-__device__ __forceinline__ uint2 quantised_not_finite(const float (&x)[8], float scale, int channels)
-{
-    uint32_t word[2] = {0, 0};
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        if (i < channels && (isnan(scale) || isinf(x[i])))
-            word[i / 4] |= 127u << i % 4 * 8;
-    return make_uint2(word[0], word[1]);
-}
-
-/* Step 3: unit vector of one row. */
-__device__ __forceinline__ void make_unit(float (&x)[8], float2 length, bool any_short)
-{
-    if (any_short) {
-        const float factor = length.y < 0 ? lengthening : 1;
-        length.y = fabsf(length.y);
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            x[i] = __fmul_rn(x[i], factor);
-    }
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        x[i] = quotient(x[i], length.x, length.y);
-}
-
-/* The rest of the tree over rows, the mean and the similarity; one warp for block `sub` of the slab. Neighbouring lanes
+/* The rest of the sums over rows, the mean and the similarity; one warp for block `sub` of the slab. Neighbouring lanes
  * have neighbouring channels. */
 template <int D, pooling P>
 __device__ __forceinline__ void finish_block(const prepare_side &side, int head_dim, uint32_t head, int slab_index,
@@ -362,31 +325,34 @@ __device__ __forceinline__ void tile(const prepare_side &side, int head_dim, int
     }
 
     /* 1 */
-    float sum[8], most = 0;
-    auto first_visit = [&](int a, float(&x)[8]) {
-        row_values<T, C>(x, data, at, a, center);
-        if constexpr (Int8)
+    float sum[8] = {}, most = 0;
+    if constexpr (Int8 && !Fine && C == centering::none)
+        most = max_magnitude<T>(data);
+    if constexpr (P != pooling::none || (Int8 && !Fine && C != centering::none)) {
 #pragma unroll
-            for (int i = 0; i < 8; i++)
-                most = max_magnitude(most, x[i]);
-        if constexpr (P == pooling::judged)
-            shared.square[at.slot * tile_shared<D>::square_slot + a * tile_shared<D>::square_row + at.chunk] =
-                sum_of_squares(x);
-    };
-    if constexpr (P != pooling::none) {
-        add_rows<0, 1>(sum, first_visit);
-        store_8(shared.mean + at.slot * D + at.chunk * 8, sum);
-    } else if constexpr (!Fine) {
+        for (int a = 0; a < rows_of_thread; a++) {
+            float x[8];
+            row_values<T, C>(x, data, at, a, center);
+            if constexpr (Int8 && C != centering::none)
 #pragma unroll
-        for (int a = 0; a < rows_of_thread; a++)
-            first_visit(a, sum);
+                for (int i = 0; i < 8; i++)
+                    most = max_magnitude(most, x[i]);
+            if constexpr (P != pooling::none)
+#pragma unroll
+                for (int i = 0; i < 8; i++)
+                    sum[i] = __fadd_rn(sum[i], x[i]);
+            if constexpr (P == pooling::judged)
+                shared.square[at.slot * tile_shared<D>::square_slot + a * tile_shared<D>::square_row + at.chunk] =
+                    sum_of_squares(x);
+        }
     }
+    if constexpr (P != pooling::none)
+        store_8(shared.mean + at.slot * D + at.chunk * 8, sum);
 
     /* 2 */
-    bool any_short = false;
     if constexpr (P == pooling::judged)
-        any_short = find_lengths<D>(shared);
-    float scale = 1, reciprocal = 1;
+        find_lengths<D>(shared);
+    float inverse = 1;
     if constexpr (Fine) {
         fine_scales<T, C>(side, at, data, center, slab_index, shared);
     } else if constexpr (Int8) {
@@ -394,36 +360,33 @@ __device__ __forceinline__ void tile(const prepare_side &side, int head_dim, int
         if (threadIdx.x % 32 == 0)
             shared.warp_max[threadIdx.x / 32] = __uint_as_float(bits);
         __syncthreads();
-        scale = block_scale(side, at, shared);
-        reciprocal = __frcp_rn(scale);
+        inverse = __frcp_rn(block_scale(side, at, shared));
     }
 
     /* 3 */
-    __syncwarp(); /* the lengths are there */
-    int8_t *x8 = side.x8 + (head * side.x.tokens + first) * D + at.chunk * 8;
-    auto second_visit = [&](int a, float(&x)[8]) {
-        row_values<T, C>(x, data, at, a, center);
-        if constexpr (Int8) {
-            float2 divisor = make_float2(scale, reciprocal);
-            if constexpr (Fine)
-                divisor = shared.group_scale[at.sub * groups_of_block(side.groups, side.block) +
-                                             group_of_row(side.groups, at.row(a))];
-            uint2 bytes = quantised(x, divisor.x, divisor.y);
-            if (!(divisor.x <= 3e38f))
-                bytes = quantised_not_finite(x, divisor.x, head_dim - at.chunk * 8);
-            if (a < at.rows)
-                __stcs(reinterpret_cast<uint2 *>(x8 + a * at.parts * D), bytes);
+    if constexpr (Int8 || P == pooling::judged) {
+        int8_t *x8 = side.x8 + (head * side.x.tokens + first) * D + at.chunk * 8;
+        float unit_sum[8] = {};
+#pragma unroll
+        for (int a = 0; a < rows_of_thread; a++) {
+            float x[8];
+            row_values<T, C>(x, data, at, a, center);
+            if constexpr (Int8) {
+                if constexpr (Fine)
+                    inverse = shared.group_inverse[at.sub * groups_of_block(side.groups, side.block) +
+                                                   group_of_row(side.groups, at.row(a))];
+                if (a < at.rows)
+                    __stcs(reinterpret_cast<uint2 *>(x8 + a * at.parts * D), quantised(x, inverse));
+            }
+            if constexpr (P == pooling::judged) {
+                const float unit = shared.inverse[at.slot * rows_of_thread + a];
+#pragma unroll
+                for (int i = 0; i < 8; i++)
+                    unit_sum[i] = __fmaf_rn(x[i], unit, unit_sum[i]);
+            }
         }
         if constexpr (P == pooling::judged)
-            make_unit(x, shared.length[at.slot * rows_of_thread + a], any_short);
-    };
-    if constexpr (P == pooling::judged) {
-        add_rows<0, 1>(sum, second_visit);
-        store_8(shared.unit + at.slot * D + at.chunk * 8, sum);
-    } else if constexpr (Int8) {
-#pragma unroll
-        for (int a = 0; a < rows_of_thread; a++)
-            second_visit(a, sum);
+            store_8(shared.unit + at.slot * D + at.chunk * 8, unit_sum);
     }
 
     /* 4 */

@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 enum {
-    SELECT_TILE = 64, /* rows and columns of a score tile */
+    SELECT_TILE_ROWS = 128, /* of a score tile */
+    SELECT_TILE_COLS = 64,
     SELECT_SCORE_THREADS = 256,
     SELECT_ORDER_THREADS = 512,
     SELECT_MOST_COLS = 16384 /* key blocks of a row: 1024 threads of 16 */

@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
     const auto load_v = [&](int j) {
         const int64_t key = static_cast<int64_t>(tile_at(j)) * tile_keys;
         if constexpr (S::fp8)
-            load_rows<D, tile_keys, S::threads>(v_shared + (j & 1) * S::v_stage, v + key, args.v_padded_keys, 0,
+            load_rows<D, tile_keys, S::threads>(v_shared + (j & 1) * S::v_stage, v + key * args.v_channels, tile_keys, 0,
                                                 args.v_channels, tile_keys);
         else
             load_rows<tile_keys, 2 * D, S::threads>(v_shared + (j & 1) * S::v_stage, v, args.v.token_stride * 2, key,
