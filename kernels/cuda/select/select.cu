@@ -1,10 +1,12 @@
 /* The select stage: what a recipe selects by, its memory, and its launches.
  *
- *   scores.cu   scores of all visible blocks       (into the memory of the lists)
- *   rows.cu     scores -> mask, lists, counts
- *   order.cu    lengths of lists -> order of row blocks */
+ *   scores.cu     scores of all visible blocks       (into the memory of the lists)
+ *   upstream.cu   parity mode: pooled rows -> mask   (and from there on as for a mask from a file)
+ *   rows.cu       scores or mask -> mask, lists, counts
+ *   order.cu      lengths of lists -> order of row blocks */
 #include "select.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +18,7 @@ namespace
 struct select_state {
     select_args args; /* but for prepare's arrays, which are taken after select's plan */
     order_args order;
-    bool dense;
+    bool dense, upstream; /* upstream: parity mode, and the data decides */
 };
 
 int64_t ceil_div(int64_t a, int64_t b)
@@ -72,7 +74,8 @@ sparge_status set_rule(sparge_plan *plan, select_args *args)
         return SPARGE_OK;
     }
     args->rule = recipe.meansim.use_topk ? SELECT_BY_SHARE : SELECT_BY_MASS;
-    args->scale = sparge_problem_scale(&plan->problem);
+    args->scale = recipe.upstream ? 1.0f / sqrtf(static_cast<float>(args->head_dim)) /* whatever the caller's is */
+                                  : sparge_problem_scale(&plan->problem);
     args->sink = recipe.meansim.sink;
     void *host, *device;
     sparge_status status = cuda_take_host(plan, heads * (sizeof(double) + sizeof(float)), &host);
@@ -229,6 +232,7 @@ sparge_status cuda_select_plan(sparge_plan *plan)
         status = take_lists(plan, state);
     if (status != SPARGE_OK)
         return status;
+    state->upstream = plan->recipe.upstream && state->args.rule != SELECT_FROM_MASK;
     if (state->args.rule == SELECT_FROM_MASK)
         return upload_mask(plan, state->args);
     return cuda_check(plan->context, select_prepare_scores(), "shared memory of the scores kernel");
@@ -250,9 +254,14 @@ sparge_status cuda_select_run(sparge_plan *plan, const sparge_io *io)
     args.q_sim = prepared.q_sim;
     args.k_sim = prepared.k_sim;
     sparge_status status =
-        args.rule == SELECT_FROM_MASK
+        args.rule == SELECT_FROM_MASK || state->upstream
             ? cuda_check(context, select_launch_counts(args, 0, stream), "launching the block counts")
             : cuda_check(context, select_launch_scores(args, stream), "launching the scores kernel");
+    if (status == SPARGE_OK && state->upstream) {
+        status = cuda_check(context, select_launch_upstream(args, plan->problem.dtype == SPARGE_BF16, stream),
+                            "launching the parity mode's selection");
+        args.rule = SELECT_FROM_MASK;
+    }
     if (status == SPARGE_OK)
         status = cuda_check(context, select_launch_rows(args, stream), "launching the selection of blocks");
     if (status == SPARGE_OK)

@@ -75,6 +75,8 @@ cudaError_t select_launch_rows(const select_args &args, cudaStream_t stream);
 cudaError_t select_launch_order(const order_args &args, cudaStream_t stream);
 /* Sets the three counts, where no scores kernel does it. */
 cudaError_t select_launch_counts(const select_args &args, unsigned long long qk, cudaStream_t stream);
+/* Parity mode: the mask from the pooled rows; adds to *extra. The lists' memory holds scores afterwards. */
+cudaError_t select_launch_upstream(const select_args &args, int bf16, cudaStream_t stream);
 /* Once per device before select_launch_scores. */
 cudaError_t select_prepare_scores(void);
 
