@@ -15,6 +15,9 @@ struct attend_state {
 
 const double log2_e = 1.4426950408889634;
 
+/* Upstream's exponent offset with FP8: log2 of 447.9. */
+const float upstream_e4m3_offset = 8.807f;
+
 /* PV skip and skip-softmax are one mechanism: a threshold in log2 units for every head. */
 sparge_status take_lambda(sparge_plan *plan, attend_state *state)
 {
@@ -27,9 +30,9 @@ sparge_status take_lambda(sparge_plan *plan, attend_state *state)
     if (status != SPARGE_OK)
         return status;
     for (int32_t h = 0; h < heads; h++) {
-        const double nats = recipe.skip_softmax_threshold > 0 ? log(recipe.skip_softmax_threshold)
-                                                              : sparge_per_head_value(&recipe.lambda, h);
-        static_cast<float *>(host)[h] = static_cast<float>(nats * log2_e);
+        const double threshold = recipe.skip_softmax_threshold > 0 ? log2(recipe.skip_softmax_threshold)
+                                                                   : sparge_per_head_value(&recipe.lambda, h) * log2_e;
+        static_cast<float *>(host)[h] = static_cast<float>(threshold);
     }
     state->lambda_log2 = static_cast<float *>(device);
     return sparge_upload(plan->context, device, host, sizeof(float) * static_cast<size_t>(heads));
@@ -65,6 +68,17 @@ bool aligned_16(const sparge_tensor &x)
 
 attend_args fill_arguments(const sparge_plan *plan, const sparge_io *io, const attend_state *state)
 {
+/* Turns at the end of a row block that never skip: in parity mode those that upstream masks, and all of them where no
+ * head skips. */
+int32_t guarded(const sparge_recipe &recipe, int32_t heads_q)
+{
+    if (!recipe.upstream)
+        return 0;
+    if (!cuda_skips_in_kernel(&recipe, heads_q))
+        return INT32_MAX;
+    return recipe.block_q > recipe.block_k ? recipe.block_q / recipe.block_k : 1;
+}
+
     const sparge_problem &problem = plan->problem;
     const sparge_recipe &recipe = plan->recipe;
     const cuda_plan *cuda = cuda_plan_of(plan);
@@ -116,6 +130,11 @@ attend_args fill_arguments(const sparge_plan *plan, const sparge_io *io, const a
     args.pv_skipped = &cuda->counts->pv_skipped;
     return args;
 }
+    args.pv_guarded = guarded(recipe, problem.heads_q);
+    args.pv_upstream = recipe.upstream;
+    args.p_offset = recipe.upstream ? upstream_e4m3_offset : ATTEND_E4M3_OFFSET;
+    args.sums_rounded = recipe.upstream;
+    args.o_bf16 = problem.dtype == SPARGE_BF16;
 
 } // namespace
 
@@ -129,11 +148,14 @@ sparge_status cuda_attend_plan(sparge_plan *plan)
         return status;
     attend_state *state = static_cast<attend_state *>(memory);
     cuda_plan_of(plan)->attend_state = state;
-    const bool votes = cuda_skips_in_kernel(&recipe, problem.heads_q);
+    const bool votes = recipe.upstream || cuda_skips_in_kernel(&recipe, problem.heads_q);
+    /* Parity mode casts V to f16 where P V is in 16 bits. */
+    const bool bf16 =
+        problem.dtype == SPARGE_BF16 && !(recipe.upstream && recipe.arithmetic == SPARGE_ARITHMETIC_INT8_F16);
     /* Dense 16-bit attention has no mask and no scales: its row block is the kernel's choice. */
     const bool free_rows = recipe.select == SPARGE_SELECT_ALL && recipe.arithmetic == SPARGE_ARITHMETIC_F16 && !votes;
-    const attend_kernel_key key = {recipe.arithmetic, problem.dtype == SPARGE_BF16, problem.head_dim <= 64 ? 64 : 128,
-                                   free_rows ? 128 : recipe.block_q, votes};
+    const attend_kernel_key key = {recipe.arithmetic, bf16, problem.head_dim <= 64 ? 64 : 128,
+                                   free_rows ? 128 : recipe.block_q, votes ? recipe.block_k : 0};
     state->kernel = sm80_attend_kernel(key);
     if (!state->kernel.function)
         return sparge_context_fail(plan->context, SPARGE_ERROR_INTERNAL, "no attention kernel for this plan");

@@ -9,6 +9,9 @@ enum {
     ATTEND_VOTE_SHARE = 840 /* divisible by every number of votes a row block can have, 1..8 */
 };
 
+/* log2(448): with FP8, P is scaled to e4m3's range. */
+#define ATTEND_E4M3_OFFSET 8.807354922f
+
 typedef struct attend_operand {
     const void *data;
     int64_t batch_stride, head_stride, token_stride;
@@ -50,11 +53,18 @@ typedef struct attend_args {
     const int32_t
         *order; /* blockIdx.x -> r, longest first; NULL: row blocks from the last to the first, head by head */
 
-    /* PV skip: a vote of pv_unit rows skips if max(m_local - m_new) < lambda_log2[head]. NULL: off. */
+    /* PV skip: a vote of pv_unit rows skips if max(m_local - m_new) < lambda_log2[head]. Of kernels with votes only. */
     const float *lambda_log2;
     int32_t pv_unit;
+    int32_t pv_guarded;             /* the last turns of a row block that never skip: tiles of vote_keys keys */
     int32_t pv_drop;                /* non-zero: skipped tiles do not count in the row sum either */
     unsigned long long *pv_skipped; /* sum of ATTEND_VOTE_SHARE * skipped votes / votes of the row block */
+
+    /* What differs in parity mode (kernels/cpu/attend/row_block.h), which only kernels with votes have. */
+    int32_t pv_upstream;  /* skip if m_local - m_old <= lambda_log2 for every row; padding rows never agree */
+    float p_offset;       /* FP8: added to every exponent; ATTEND_E4M3_OFFSET in fixed mode */
+    int32_t sums_rounded; /* INT8_F16: the row sum adds P as rounded */
+    int32_t o_bf16;       /* INT8_F16 with binary16 V: O is bfloat16 all the same */
 } attend_args;
 
 /* A compiled kernel: launch with `threads` and `shared_bytes`, one CTA a row block of `rows` queries. */
@@ -67,10 +77,10 @@ typedef struct attend_kernel_entry {
 /* Which kernel; `arithmetic` is a sparge_arithmetic. */
 typedef struct attend_kernel_key {
     int arithmetic;
-    int bf16;     /* non-zero: bfloat16 instead of binary16 */
-    int head_dim; /* 64 or 128 */
-    int rows;     /* 64 or 128 */
-    int votes;    /* non-zero: with the PV skip */
+    int bf16;      /* non-zero: bfloat16 instead of binary16 */
+    int head_dim;  /* 64 or 128 */
+    int rows;      /* 64 or 128 */
+    int vote_keys; /* with the PV skip: keys that are voted on together, 64 or 128; 0: without */
 } attend_kernel_key;
 
 #ifdef __cplusplus

@@ -19,7 +19,7 @@ int cuda_skips_in_kernel(const sparge_recipe *recipe, int32_t heads_q)
     return 0;
 }
 
-const char *cuda_unsupported_reason(const sparge_recipe *recipe, int32_t heads_q, int arch)
+const char *cuda_unsupported_reason(const sparge_recipe *recipe, int arch)
 {
     switch (recipe->select) {
     case SPARGE_SELECT_ALL:
@@ -35,12 +35,10 @@ const char *cuda_unsupported_reason(const sparge_recipe *recipe, int32_t heads_q
     case SPARGE_SELECT_ANTIDIAGONAL:
         return "the cuda backend does not have this selection yet";
     }
-    if (recipe->upstream)
-        return "compat = upstream: the cuda backend does not have the parity mode yet";
+    if (recipe->upstream && recipe->scales != SPARGE_SCALES_BLOCK)
+        return "compat = upstream: the cuda backend has it with one INT8 scale a block only";
     if (recipe->exp == SPARGE_EXP_FAST)
         return "exp = fast: the cuda backend has only the accurate exponential";
-    if (recipe->block_k > ATTEND_TILE_KEYS && cuda_skips_in_kernel(recipe, heads_q))
-        return "skipping in the kernel with block_k = 128: the cuda kernels vote per 64 keys";
     if (recipe->arithmetic == SPARGE_ARITHMETIC_INT8_FP8 && arch < 89)
         return "FP8 products need an sm_89 or later device";
     return NULL;
@@ -64,7 +62,7 @@ static sparge_status synchronize(sparge_context *context)
 sparge_status cuda_plan_create(sparge_plan *plan)
 {
     sparge_context *context = plan->context;
-    const char *reason = cuda_unsupported_reason(&plan->recipe, plan->problem.heads_q, cuda_context_of(context)->arch);
+    const char *reason = cuda_unsupported_reason(&plan->recipe, cuda_context_of(context)->arch);
     if (reason)
         return sparge_context_fail(context, SPARGE_ERROR_UNSUPPORTED, "method %s: %s",
                                    sparge_method_name(plan->recipe.method), reason);

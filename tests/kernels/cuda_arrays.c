@@ -489,6 +489,18 @@ int arrays_compare(sparge_context *cpu, sparge_context *cuda, const arrays_case 
 
 /* ---- Random cases ---- */
 
+/* What parity mode takes, from what fixed mode does. */
+static void make_parity(sparge_problem *p, char *text, size_t size)
+{
+    const size_t used = strlen(text);
+    p->heads_kv = p->heads_q;
+    p->head_dim = p->head_dim <= 64 ? 64 : 128;
+    p->seqlen_q += 127;
+    if (p->causal == SPARGE_CAUSAL_BOTTOM_RIGHT)
+        p->seqlen_k = p->seqlen_q;
+    snprintf(text + used, size - used, " compat=upstream");
+}
+
 arrays_case arrays_random(uint64_t seed, int64_t largest)
 {
     static const int32_t heads[][2] = {{1, 1}, {2, 2}, {4, 2}, {3, 1}, {6, 3}};
@@ -549,5 +561,7 @@ arrays_case arrays_random(uint64_t seed, int64_t largest)
         c.per_head = between(&state, 0, 3) == 0;
         break;
     }
+    if (strncmp(c.method, "dense", 5) != 0 && between(&state, 0, 3) == 0)
+        make_parity(&c.problem, text, sizeof settings[0]);
     return c;
 }

@@ -1,5 +1,6 @@
-/* Prepare in parity mode: the bits of the official code, by way of kernels/cpu/prepare (pool.h, quantise.h and fp8.h say
- * what is rounded where). Written to be read beside those files: plain kernels, one output each, divisions as divisions.
+/* Prepare in parity mode: the bits of the official code, by way of kernels/cpu/prepare (pool.h, quantise.h and fp8.h
+ * say what is rounded where). Written to be read beside those files: plain kernels, one output each, divisions as
+ * divisions.
  *
  *   find_mean     one CTA a KV head       K -> k_mean
  *   pool_block    one CTA a block         a block of Q or K -> its mean and its self-similarity

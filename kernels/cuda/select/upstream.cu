@@ -1,5 +1,5 @@
-/* Parity mode's choice of key blocks (compat=upstream), with the bits of kernels/cpu/select/meansim.c and pooled.c. Written
- * to be read beside those files, not to be fast: one CTA a row of blocks, which
+/* Parity mode's choice of key blocks (compat=upstream), with the bits of kernels/cpu/select/meansim.c and pooled.c.
+ * Written to be read beside those files, not to be fast: one CTA a row of blocks, which
  *
  *   scores every visible block          in 16 bits, as the official code does, into the row's list
  *   sets those without similarity       they are no candidates

@@ -15,6 +15,12 @@
  *
  * Two CTAs of four warps of 32 rows share an SM, so that one's softmax runs beside the other's products.
  *
+ * With the PV skip, the rows of a unit vote on each tile between its maxima and its exponentials. Where the unit votes on
+ * blocks of 128 keys, a turn is two tiles: the stages hold one turn, K(j+1) is loaded after the votes on turn j, V(j+1)
+ * after its product.
+ *
+ * Parity mode (kernels/cpu/attend/row_block.h) is some run-time values of the kernels with votes.
+ *
  * Arithmetic (kernels/methods/recipe.h): F16 = 16-bit Q K and P V; INT8_F16 = s8 Q K, 16-bit P V; INT8_FP8 = s8 Q K,
  * e4m3 P V, P scaled to 448; how the products are summed depends on the device (native_e4m3).
  * Numbers: scores are kept in log2 units; masked scores are -inf; a row that has seen no key has m = -inf, l = 0. */
@@ -22,6 +28,7 @@
 #define SPARGE_SM80_ATTEND_CUH
 
 #include <cfloat>
+#include <type_traits>
 
 #include <cuda_fp8.h>
 #include <math_constants.h>
@@ -93,6 +100,15 @@ __device__ __forceinline__ uint32_t pack(float low, float high, __nv_bfloat16)
     return word;
 }
 
+/* The sum of the two f16 values of a word. */
+__device__ __forceinline__ float unpack_sum(uint32_t word)
+{
+    __half2 pair;
+    memcpy(&pair, &word, sizeof word);
+    const float2 wide = __half22float2(pair);
+    return wide.x + wide.y;
+}
+
 __device__ __forceinline__ uint32_t pack_e4m3(float a, float b, float c, float d)
 {
     const uint32_t low = __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, __NV_E4M3);
@@ -142,14 +158,25 @@ template <typename T16, arithmetic A, int D, int WarpRows, int Warps> struct sha
     static constexpr int shared_bytes = stages_bytes > o_stage ? stages_bytes : o_stage;
 };
 
-template <typename T16, arithmetic A, int D, int WarpRows, int Warps, bool Votes>
+/* Does a row insist on P V of keys whose largest score is `local`? kernels/cpu/attend/pv_skip.c */
+__device__ __forceinline__ bool objects(bool upstream, float lambda, float before, float local)
+{
+    if (local == -CUDART_INF_F)
+        return lambda == -CUDART_INF_F;
+    return upstream ? !(local - before <= lambda) : !(local - fmaxf(before, local) < lambda);
+}
+
+/* VoteKeys: 0, or the 64 or 128 keys that are voted on together. */
+template <typename T16, arithmetic A, int D, int WarpRows, int Warps, int VoteKeys>
 __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1) attend_kernel(const attend_args args)
 {
     using S = shape<T16, A, D, WarpRows, Warps>;
+    constexpr bool Votes = VoteKeys != 0;
+    constexpr int parts = VoteKeys == 2 * tile_keys ? 2 : 1; /* tiles of a turn */
     constexpr int m_tiles = WarpRows / 16;
-    constexpr int n_tiles = tile_keys / 8;                   /* of S */
-    constexpr int d_tiles = D / 8;                           /* of O */
-    constexpr float p_offset = S::fp8 ? 8.807354922f : 0.0f; /* log2(448) */
+    constexpr int n_tiles = tile_keys / 8; /* of S */
+    constexpr int d_tiles = D / 8;         /* of O */
+    const float p_offset = !S::fp8 ? 0.0f : Votes ? args.p_offset : ATTEND_E4M3_OFFSET;
 
     extern __shared__ __align__(1024) char shared[];
     __shared__ uint32_t votes[Votes ? Warps * m_tiles : 1];
@@ -174,15 +201,18 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
     const int64_t last_row = min(first_row + S::rows, args.seqlen_q) - 1;
     const int tiles =
         args.list ? args.count[work] : static_cast<int>((visible_end(last_row) + tile_keys - 1) / tile_keys);
+    const int turns = (tiles + parts - 1) / parts;
     /* Tiles before this one are seen by every row of the block. */
     const int whole_tiles = static_cast<int>(visible_end(first_row) / tile_keys);
     const int real_rows = static_cast<int>(last_row + 1 - first_row);
     /* The list's address is made anew for every tile: kept, it would cost two registers that the loop does not have. */
-    const auto tile_at = [&](int j) {
-        int r = work;
-        asm volatile("" : "+r"(r));
-        return args.list ? __ldg(args.list + r * args.list_stride + j) : j;
-    };
+    const auto tile_at =
+        [&](int j) { /* the first of turn j; a second one follows it, or does not exist: no key of it */
+                     int r = work;
+                     asm volatile("" : "+r"(r));
+                     return args.list ? __ldg(args.list + r * args.list_stride + j * parts) : j * parts;
+        };
+    const auto stage_of = [&](int j, int part) { return parts == 2 ? part : j & 1; };
 
     constexpr int qk_size = A == arithmetic::f16 ? 2 : 1;
     const char *q =
@@ -204,18 +234,26 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
                                                       : chunk_offset<S::v_bytes>(lane, 0));
 
     const auto load_k = [&](int j) {
-        load_rows<tile_keys, S::qk_bytes, S::threads>(k_shared + (j & 1) * S::k_stage, k, args.k.token_stride * qk_size,
-                                                      static_cast<int64_t>(tile_at(j)) * tile_keys, args.seqlen_k,
-                                                      args.load_dim * qk_size);
+        const int64_t key = static_cast<int64_t>(tile_at(j)) * tile_keys;
+#pragma unroll
+        for (int part = 0; part < parts; part++)
+            load_rows<tile_keys, S::qk_bytes, S::threads>(k_shared + stage_of(j, part) * S::k_stage, k,
+                                                          args.k.token_stride * qk_size, key + part * tile_keys,
+                                                          args.seqlen_k, args.load_dim * qk_size);
     };
     const auto load_v = [&](int j) {
-        const int64_t key = static_cast<int64_t>(tile_at(j)) * tile_keys;
-        if constexpr (S::fp8)
-            load_rows<D, tile_keys, S::threads>(v_shared + (j & 1) * S::v_stage, v + key * args.v_channels, tile_keys, 0,
-                                                args.v_channels, tile_keys);
-        else
-            load_rows<tile_keys, 2 * D, S::threads>(v_shared + (j & 1) * S::v_stage, v, args.v.token_stride * 2, key,
-                                                    args.seqlen_k, args.load_dim * 2);
+        const int64_t first = static_cast<int64_t>(tile_at(j)) * tile_keys;
+#pragma unroll
+        for (int part = 0; part < parts; part++) {
+            const uint32_t stage = v_shared + stage_of(j, part) * S::v_stage;
+            const int64_t key = first + part * tile_keys;
+            if constexpr (S::fp8)
+                load_rows<D, tile_keys, S::threads>(stage, v + key * args.v_channels, tile_keys, 0, args.v_channels,
+                                                    tile_keys);
+            else
+                load_rows<tile_keys, 2 * D, S::threads>(stage, v, args.v.token_stride * 2, key, args.seqlen_k,
+                                                        args.load_dim * 2);
+        }
     };
 
     /* --- state of the rows: m_tile, and within it rows g and g + 8 --- */
@@ -246,6 +284,8 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
     }
     float lambda = 0;
     uint32_t skipped = 0;
+    constexpr bool may_round_v = Votes && A == arithmetic::int8_f16 && std::is_same_v<T16, __half>; /* parity mode */
+    const bool sums_rounded = may_round_v && args.sums_rounded;
     if constexpr (Votes)
         lambda = args.lambda_log2[head];
 
@@ -260,20 +300,23 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
     }
 
 #pragma unroll 1
-    for (int j = 0; j < tiles; j++) {
-        const int tile = tile_at(j);
+    for (int j = 0; j < turns; j++) {
+        const int first_tile = tile_at(j);
 
         /* K(j) has landed for every warp, and every warp is done with P V(j-1): both older stages are free. */
         ptx::cp_async_wait<1>();
         __syncthreads();
-        if (j + 1 < tiles)
-            load_k(j + 1);
-        ptx::cp_async_commit();
+        if constexpr (parts == 1) {
+            if (j + 1 < turns)
+                load_k(j + 1);
+            ptx::cp_async_commit();
+        }
 
         /* S = Q K^T */
-        float s[m_tiles][n_tiles][4];
-        {
-            const uint32_t k_stage = k_lane + (j & 1) * S::k_stage;
+        float s[parts][m_tiles][n_tiles][4];
+#pragma unroll
+        for (int part = 0; part < parts; part++) {
+            const uint32_t k_stage = k_lane + stage_of(j, part) * S::k_stage;
             int32_t s_int[A == arithmetic::f16 ? 1 : m_tiles][A == arithmetic::f16 ? 1 : n_tiles][4];
 #pragma unroll
             for (int i = 0; i < m_tiles; i++)
@@ -282,7 +325,7 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
 #pragma unroll
                     for (int e = 0; e < 4; e++)
                         if constexpr (A == arithmetic::f16)
-                            s[i][n][e] = 0;
+                            s[part][i][n][e] = 0;
                         else
                             s_int[i][n][e] = 0;
 #pragma unroll
@@ -298,8 +341,8 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
 #pragma unroll
                     for (int i = 0; i < m_tiles; i++) {
                         if constexpr (A == arithmetic::f16) {
-                            ptx::mma_m16n8k16<T16>(s[i][n], a[i], b[0], b[1]);
-                            ptx::mma_m16n8k16<T16>(s[i][n + 1], a[i], b[2], b[3]);
+                            ptx::mma_m16n8k16<T16>(s[part][i][n], a[i], b[0], b[1]);
+                            ptx::mma_m16n8k16<T16>(s[part][i][n + 1], a[i], b[2], b[3]);
                         } else {
                             ptx::mma_m16n8k32_s8(s_int[i][n], a[i], b[0], b[1]);
                             ptx::mma_m16n8k32_s8(s_int[i][n + 1], a[i], b[2], b[3]);
@@ -314,18 +357,22 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
                     for (int n = 0; n < n_tiles; n++)
 #pragma unroll
                         for (int e = 0; e < 4; e++)
-                            s[i][n][e] = static_cast<float>(s_int[i][n][e]);
+                            s[part][i][n][e] = static_cast<float>(s_int[i][n][e]);
         }
         float factor = row_scale; /* raw score -> log2 units */
         if constexpr (A != arithmetic::f16) {
             factor *= __ldg(args.k_scale + k_scale_first +
-                            (tile >> args.k_scale_shift) * (args.scales == ATTEND_SCALES_THREAD ? 4 : 1));
+                            (first_tile >> args.k_scale_shift) * (args.scales == ATTEND_SCALES_THREAD ? 4 : 1));
             /* The scale of keys that do not exist is 0, and -inf * 0 is not -inf. */
             factor = fmaxf(factor, FLT_MIN);
         }
 
         /* Keys that a row does not see: only tiles at the diagonal or at the end. */
-        if (tile >= whole_tiles) {
+#pragma unroll
+        for (int part = 0; part < parts; part++) {
+            const int tile = first_tile + part;
+            if (tile < whole_tiles)
+                continue;
 #pragma unroll
             for (int i = 0; i < m_tiles; i++)
 #pragma unroll
@@ -338,7 +385,7 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
 #pragma unroll
                         for (int e = 0; e < 2; e++)
                             if (n * 8 + lane % 4 * 2 + e >= seen)
-                                s[i][n][half * 2 + e] = -CUDART_INF_F;
+                                s[part][i][n][half * 2 + e] = -CUDART_INF_F;
                 }
         }
 
@@ -348,10 +395,11 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
         for (int i = 0; i < m_tiles; i++)
 #pragma unroll
             for (int half = 0; half < 2; half++) {
-                float top = fmaxf(s[i][0][half * 2], s[i][0][half * 2 + 1]);
+                float top = fmaxf(s[0][i][0][half * 2], s[0][i][0][half * 2 + 1]);
 #pragma unroll
-                for (int n = 1; n < n_tiles; n++)
-                    top = fmaxf(top, fmaxf(s[i][n][half * 2], s[i][n][half * 2 + 1]));
+                for (int n = 1; n < parts * n_tiles; n++)
+                    top = fmaxf(top, fmaxf(s[n / n_tiles][i][n % n_tiles][half * 2],
+                                           s[n / n_tiles][i][n % n_tiles][half * 2 + 1]));
                 local[i][half] = quad_max(top * factor); /* factors are positive */
             }
 
@@ -359,12 +407,12 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
         if constexpr (Votes) {
 #pragma unroll
             for (int i = 0; i < m_tiles; i++) {
-                bool needs = false;
+                bool needs = j >= turns - args.pv_guarded;
 #pragma unroll
                 for (int half = 0; half < 2; half++) {
-                    const float top = fmaxf(m[i][half], local[i][half]);
-                    needs |= warp_row + i * 16 + lane / 4 + half * 8 < real_rows && local[i][half] != -CUDART_INF_F &&
-                             !(local[i][half] - top < lambda);
+                    const bool real = warp_row + i * 16 + lane / 4 + half * 8 < real_rows;
+                    needs |=
+                        real ? objects(args.pv_upstream, lambda, m[i][half], local[i][half]) : args.pv_upstream != 0;
                 }
                 const bool any = __any_sync(~0u, needs);
                 skip[i] = !any;
@@ -386,9 +434,15 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
             }
         }
 
+        if constexpr (parts == 2) { /* every warp has voted, so it is done with K(j) */
+            if (j + 1 < turns)
+                load_k(j + 1);
+            ptx::cp_async_commit();
+        }
+
         /* P as A fragments: words of rows g and g + 8 in turn. */
         constexpr int p_steps = S::fp8 ? tile_keys / 32 : tile_keys / 16;
-        uint32_t p[m_tiles][p_steps][4];
+        uint32_t p[parts][m_tiles][p_steps][4];
 #pragma unroll
         for (int i = 0; i < m_tiles; i++) {
             if constexpr (Votes) {
@@ -409,20 +463,27 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
                 }
                 const float shift = p_offset - base;
 #pragma unroll
-                for (int n = 0; n < n_tiles; n += 2) {
+                for (int n = 0; n < parts * n_tiles; n += 2) {
+                    const int part = n / n_tiles, column = n % n_tiles;
                     float x[4]; /* columns 2q, 2q + 1 of two neighbouring S tiles */
 #pragma unroll
                     for (int e = 0; e < 4; e++) {
-                        x[e] = exp2_approx(fmaf(s[i][n + e / 2][half * 2 + e % 2], factor, shift));
-                        l[i][half] += x[e];
+                        x[e] = exp2_approx(fmaf(s[part][i][column + e / 2][half * 2 + e % 2], factor, shift));
+                        if (!sums_rounded)
+                            l[i][half] += x[e];
                     }
                     if constexpr (S::fp8) {
-                        p[i][n / 4][n % 4 + half] = pack_e4m3(x[0], x[1], x[2], x[3]);
+                        p[part][i][column / 4][column % 4 + half] = pack_e4m3(x[0], x[1], x[2], x[3]);
                     } else {
-                        p[i][n / 2][half] = pack(x[0], x[1], T16());
-                        p[i][n / 2][2 + half] = pack(x[2], x[3], T16());
+                        p[part][i][column / 2][half] = pack(x[0], x[1], T16());
+                        p[part][i][column / 2][2 + half] = pack(x[2], x[3], T16());
                     }
                 }
+                if (sums_rounded)
+#pragma unroll
+                    for (int step = 0; step < parts * p_steps; step++)
+                        l[i][half] += unpack_sum(p[step / p_steps][i][step % p_steps][half]) +
+                                      unpack_sum(p[step / p_steps][i][step % p_steps][2 + half]);
             }
         }
 
@@ -434,21 +495,28 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
                 needed |= !skip[i];
                 if (skip[i])
 #pragma unroll
-                    for (int step = 0; step < p_steps; step++)
-                        p[i][step][0] = p[i][step][1] = p[i][step][2] = p[i][step][3] = 0;
+                    for (int step = 0; step < parts * p_steps; step++)
+#pragma unroll
+                        for (int word = 0; word < 4; word++)
+                            p[step / p_steps][i][step % p_steps][word] = 0;
             }
         }
 
         /* V(j) has landed for every warp, and every warp is done with K(j). */
         ptx::cp_async_wait<1>();
         __syncthreads();
-        if (j + 1 < tiles)
-            load_v(j + 1);
-        ptx::cp_async_commit();
+        if constexpr (parts == 1) {
+            if (j + 1 < turns)
+                load_v(j + 1);
+            ptx::cp_async_commit();
+        }
 
         /* O += P V */
-        const uint32_t v_stage = v_lane + (j & 1) * S::v_stage;
-        if (needed) {
+#pragma unroll
+        for (int part = 0; part < parts; part++) {
+            const uint32_t v_stage = v_lane + stage_of(j, part) * S::v_stage;
+            if (!needed)
+                continue;
             if constexpr (!S::fp8) {
 #pragma unroll
                 for (int step = 0; step < p_steps; step++) {
@@ -458,8 +526,8 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
                         ptx::ldmatrix_x4_trans(b, (v_stage ^ d * 16) + step * 16 * S::v_bytes);
 #pragma unroll
                         for (int i = 0; i < m_tiles; i++) {
-                            ptx::mma_m16n8k16<T16>(o[i][d], p[i][step], b[0], b[1]);
-                            ptx::mma_m16n8k16<T16>(o[i][d + 1], p[i][step], b[2], b[3]);
+                            ptx::mma_m16n8k16<T16>(o[i][d], p[part][i][step], b[0], b[1]);
+                            ptx::mma_m16n8k16<T16>(o[i][d + 1], p[part][i][step], b[2], b[3]);
                         }
                     }
                 }
@@ -471,8 +539,8 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
 #pragma unroll
                     for (int i = 0; i < m_tiles; i++) {
                         float part[4] = {0, 0, 0, 0};
-                        ptx::mma_m16n8k32_e4m3(part, p[i][0], b[0], b[1]);
-                        ptx::mma_m16n8k32_e4m3(part, p[i][1], b[2], b[3]);
+                        ptx::mma_m16n8k32_e4m3(part, p[part][i][0], b[0], b[1]);
+                        ptx::mma_m16n8k32_e4m3(part, p[part][i][1], b[2], b[3]);
 #pragma unroll
                         for (int e = 0; e < 4; e++)
                             o[i][d][e] += part[e];
@@ -487,7 +555,7 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
                     for (int i = 0; i < m_tiles; i++)
 #pragma unroll
                         for (int half = 0; half < 2; half++) {
-                            const uint32_t word = p[i][step / 2][step % 2 * 2 + half];
+                            const uint32_t word = p[part][i][step / 2][step % 2 * 2 + half];
                             a[i][half] = widen_e4m3(word & 0xffff);
                             a[i][2 + half] = widen_e4m3(word >> 16);
                         }
@@ -505,6 +573,12 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
                     }
                 }
             }
+        }
+        if constexpr (parts == 2) {
+            __syncthreads(); /* every warp is done with V(j) */
+            if (j + 1 < turns)
+                load_v(j + 1);
+            ptx::cp_async_commit();
         }
     }
     ptx::cp_async_wait<0>();
@@ -534,8 +608,10 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
                     x *= scale[channel];
                     y *= scale[channel + 1];
                 }
-                *reinterpret_cast<uint32_t *>(stage + chunk_offset<2 * D>(local_row, d) + lane % 4 * 4) =
-                    pack(x, y, T16());
+                uint32_t word = pack(x, y, T16());
+                if (may_round_v && args.o_bf16)
+                    word = pack(x, y, __nv_bfloat16());
+                *reinterpret_cast<uint32_t *>(stage + chunk_offset<2 * D>(local_row, d) + lane % 4 * 4) = word;
             }
         }
     __syncwarp(); /* a warp stages and stores its own rows only */
