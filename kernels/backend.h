@@ -14,9 +14,13 @@ typedef struct sparge_backend {
     int hidden; /* non-zero: never chosen by "auto" */
 
     int (*device_count)(void);
+    /* Of a device without a context; NULL: a context is made for it. *info is zero. */
+    sparge_status (*describe)(int device, sparge_device_info *info, sparge_error *error);
     sparge_status (*open)(sparge_context *context); /* sets context->state */
     void (*close)(sparge_context *context);
     sparge_status (*info)(sparge_context *context, sparge_device_info *info);
+    /* NULL for backends that compute in the host's memory. */
+    sparge_status (*memory)(sparge_context *context, uint64_t *free_bytes, uint64_t *total_bytes);
 
     sparge_status (*alloc)(sparge_context *context, size_t bytes, void **memory);
     void (*free)(sparge_context *context, void *memory);
@@ -43,7 +47,9 @@ typedef struct sparge_backend {
                            const sparge_tensor *k, const sparge_tensor *v, const int64_t *rows, int64_t n_rows,
                            double *o, double *lse);
 
-    /* plan->recipe and plan->problem are set; sets plan->state and plan->workspace_bytes. */
+    /* plan->recipe and plan->problem are set; sets plan->state and plan->workspace_bytes. With plan->sizing, only counts
+     * workspace_bytes: it takes no device memory, touches no more of the host's than it must, and launches nothing; the
+     * plan is destroyed without a run. */
     sparge_status (*plan_create)(sparge_plan *plan);
     void (*plan_destroy)(sparge_plan *plan);
     sparge_status (*plan_run)(sparge_plan *plan, int stages, const sparge_io *io);
@@ -73,6 +79,7 @@ struct sparge_plan {
     sparge_problem problem;
     sparge_recipe recipe;
     size_t workspace_bytes;
+    int sizing;     /* non-zero: made to learn workspace_bytes alone */
     int stages_run; /* union of the stages that ran so far */
     void *state;
 };

@@ -56,6 +56,7 @@ int sparge_backend_device_count(const char *backend)
     return found ? found->device_count() : 0;
 }
 
+/* NULL with the reason in *error. */
 static const sparge_backend *choose_backend(const char *name, sparge_error *error)
 {
     if (strcmp(name, "auto") == 0) {
@@ -79,6 +80,21 @@ static const sparge_backend *choose_backend(const char *name, sparge_error *erro
     return backend;
 }
 
+static sparge_status check_device(const sparge_backend *backend, int device, sparge_error *error)
+{
+    int devices = backend->device_count();
+    if (device >= 0 && device < devices)
+        return SPARGE_OK;
+    return sparge_fail(error, SPARGE_ERROR_DEVICE, "device %d: backend %s has %d device%s", device, backend->name,
+                       devices, devices == 1 ? "" : "s");
+}
+
+const char *sparge_backend_choose(const char *backend, sparge_error *error)
+{
+    const sparge_backend *chosen = choose_backend(backend, error);
+    return chosen ? chosen->name : NULL;
+}
+
 sparge_status sparge_context_create(const char *backend, int device, int threads, sparge_context **context,
                                     sparge_error *error)
 {
@@ -92,17 +108,16 @@ sparge_status sparge_context_create(const char *backend, int device, int threads
     const sparge_backend *chosen = choose_backend(backend, error);
     if (!chosen)
         return strcmp(backend, "auto") == 0 ? SPARGE_ERROR_DEVICE : SPARGE_ERROR_INVALID_ARGUMENT;
-    int devices = chosen->device_count();
-    if (device < 0 || device >= devices)
-        return sparge_fail(error, SPARGE_ERROR_DEVICE, "device %d: backend %s has %d device%s", device, chosen->name,
-                           devices, devices == 1 ? "" : "s");
+    sparge_status status = check_device(chosen, device, error);
+    if (status != SPARGE_OK)
+        return status;
     sparge_context *created = calloc(1, sizeof *created);
     if (!created)
         return sparge_fail(error, SPARGE_ERROR_OUT_OF_MEMORY, "out of memory for a context");
     created->backend = chosen;
     created->device = device;
     created->threads = threads;
-    sparge_status status = chosen->open(created);
+    status = chosen->open(created);
     if (status != SPARGE_OK) {
         sparge_fail(error, status, "%s", created->error.text);
         free(created);
@@ -129,6 +144,39 @@ sparge_status sparge_device_get_info(sparge_context *context, sparge_device_info
 {
     memset(info, 0, sizeof *info);
     return context->backend->info(context, info);
+}
+
+/* Through a context that is made for it. */
+static sparge_status describe_by_context(const char *backend, int device, sparge_device_info *info, sparge_error *error)
+{
+    sparge_context *context;
+    sparge_status status = sparge_context_create(backend, device, 0, &context, error);
+    if (status != SPARGE_OK)
+        return status;
+    status = sparge_device_get_info(context, info);
+    if (status != SPARGE_OK)
+        sparge_fail(error, status, "%s", sparge_error_string(context));
+    sparge_context_destroy(context);
+    return status;
+}
+
+sparge_status sparge_device_describe(const char *backend, int device, sparge_device_info *info, sparge_error *error)
+{
+    memset(info, 0, sizeof *info);
+    const sparge_backend *chosen = choose_backend(backend, error);
+    if (!chosen)
+        return strcmp(backend, "auto") == 0 ? SPARGE_ERROR_DEVICE : SPARGE_ERROR_INVALID_ARGUMENT;
+    const sparge_status status = check_device(chosen, device, error);
+    if (status != SPARGE_OK)
+        return status;
+    return chosen->describe ? chosen->describe(device, info, error)
+                            : describe_by_context(chosen->name, device, info, error);
+}
+
+sparge_status sparge_device_get_memory(sparge_context *context, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    *free_bytes = *total_bytes = UINT64_MAX;
+    return context->backend->memory ? context->backend->memory(context, free_bytes, total_bytes) : SPARGE_OK;
 }
 
 sparge_status sparge_alloc(sparge_context *context, size_t bytes, void **memory)

@@ -7,8 +7,9 @@
 #include "backend.h"
 #include "checks.h"
 
-sparge_status sparge_plan_create(sparge_context *context, const sparge_params *params, const sparge_problem *problem,
-                                 sparge_plan **plan)
+/* A plan to run, or one that only knows its size. */
+static sparge_status make_plan(sparge_context *context, const sparge_params *params, const sparge_problem *problem,
+                               int sizing, sparge_plan **plan)
 {
     sparge_error *error = &context->error;
     *plan = NULL;
@@ -22,6 +23,7 @@ sparge_status sparge_plan_create(sparge_context *context, const sparge_params *p
         return sparge_fail(error, SPARGE_ERROR_OUT_OF_MEMORY, "out of memory for a plan");
     created->context = context;
     created->problem = *problem;
+    created->sizing = sizing;
     status = sparge_recipe_create(params, problem, &created->recipe, error);
     if (status != SPARGE_OK) {
         free(created);
@@ -34,6 +36,25 @@ sparge_status sparge_plan_create(sparge_context *context, const sparge_params *p
         return status;
     }
     *plan = created;
+    return SPARGE_OK;
+}
+
+sparge_status sparge_plan_create(sparge_context *context, const sparge_params *params, const sparge_problem *problem,
+                                 sparge_plan **plan)
+{
+    return make_plan(context, params, problem, 0, plan);
+}
+
+sparge_status sparge_plan_size(sparge_context *context, const sparge_params *params, const sparge_problem *problem,
+                               size_t *bytes)
+{
+    sparge_plan *plan;
+    *bytes = 0;
+    sparge_status status = make_plan(context, params, problem, 1, &plan);
+    if (status != SPARGE_OK)
+        return status;
+    *bytes = plan->workspace_bytes;
+    sparge_plan_destroy(plan);
     return SPARGE_OK;
 }
 

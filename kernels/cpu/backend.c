@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -226,13 +227,37 @@ static sparge_status cpu_event_elapsed(const sparge_event *begin, const sparge_e
     return SPARGE_OK;
 }
 
-/* Plans. Each allocation of a plan is preceded by its link in the plan's list. */
+/* Plans. Each allocation of a plan is preceded by its link in the plan's list.
+ *
+ * A plan that is only sized takes address space without memory behind it (MAP_NORESERVE): the stages' plan functions may
+ * write to what they take, and only the pages they write to become real. */
 
 typedef struct plan_memory {
     struct plan_memory *next;
+    size_t mapped; /* bytes of the mapping; 0: from posix_memalign */
 } plan_memory;
 
 enum { PLAN_MEMORY_ALIGNMENT = 64 };
+
+static plan_memory *map_zeroes(size_t size)
+{
+    void *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped == MAP_FAILED)
+        return NULL;
+    plan_memory *link = mapped;
+    link->mapped = size;
+    return link;
+}
+
+/* `size` zeroed bytes behind their link. */
+static plan_memory *take_zeroes(size_t size)
+{
+    void *taken;
+    if (posix_memalign(&taken, PLAN_MEMORY_ALIGNMENT, PLAN_MEMORY_ALIGNMENT + size) != 0)
+        return NULL;
+    memset(taken, 0, PLAN_MEMORY_ALIGNMENT + size);
+    return taken;
+}
 
 sparge_status cpu_take(sparge_plan *plan, size_t count, size_t bytes, void **memory)
 {
@@ -243,15 +268,13 @@ sparge_status cpu_take(sparge_plan *plan, size_t count, size_t bytes, void **mem
         return sparge_context_fail(plan->context, SPARGE_ERROR_OUT_OF_MEMORY,
                                    "out of memory for the plan: %zu times %zu bytes is too much", count, bytes);
     const size_t total = count * bytes;
-    void *taken;
-    if (posix_memalign(&taken, PLAN_MEMORY_ALIGNMENT, PLAN_MEMORY_ALIGNMENT + total) != 0)
+    plan_memory *link = plan->sizing ? map_zeroes(PLAN_MEMORY_ALIGNMENT + total) : take_zeroes(total);
+    if (!link)
         return sparge_context_fail(plan->context, SPARGE_ERROR_OUT_OF_MEMORY, "out of memory for the plan: %zu bytes",
                                    total);
-    plan_memory *link = taken;
     link->next = cpu->memory;
     cpu->memory = link;
-    *memory = (char *)taken + PLAN_MEMORY_ALIGNMENT;
-    memset(*memory, 0, total);
+    *memory = (char *)link + PLAN_MEMORY_ALIGNMENT;
     plan->workspace_bytes += total;
     return SPARGE_OK;
 }
@@ -264,7 +287,10 @@ static void cpu_plan_destroy(sparge_plan *plan)
     plan_memory *link = cpu->memory;
     while (link) {
         plan_memory *next = link->next;
-        free(link);
+        if (link->mapped > 0)
+            (void)munmap(link, link->mapped);
+        else
+            free(link);
         link = next;
     }
     free(cpu);
@@ -301,7 +327,7 @@ static sparge_status cpu_plan_create(sparge_plan *plan)
         status = cpu_prepare_plan(plan);
     if (status == SPARGE_OK)
         status = cpu_attend_plan(plan);
-    if (status == SPARGE_OK && !(sparge_plan_stages(plan) & SPARGE_STAGE_SELECT))
+    if (status == SPARGE_OK && !plan->sizing && !(sparge_plan_stages(plan) & SPARGE_STAGE_SELECT))
         status = cpu_select_run(plan, NULL);
     if (status != SPARGE_OK)
         cpu_plan_destroy(plan);

@@ -35,6 +35,8 @@ sparge_status take_lambda(sparge_plan *plan, attend_state *state)
         static_cast<float *>(host)[h] = static_cast<float>(threshold);
     }
     state->lambda_log2 = static_cast<float *>(device);
+    if (plan->sizing)
+        return SPARGE_OK;
     return sparge_upload(plan->context, device, host, sizeof(float) * static_cast<size_t>(heads));
 }
 

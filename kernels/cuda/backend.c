@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cuda/driver.h"
 #include "cuda/memory.h"
 #include "cuda/permute.h"
 #include "cuda/plan.h"
@@ -89,10 +90,10 @@ static void close_context(sparge_context *context)
 
 /* Device information. */
 
-static int attribute(const cuda_context *cuda, enum cudaDeviceAttr which)
+static int attribute(int device, enum cudaDeviceAttr which)
 {
     int value = 0;
-    if (cudaDeviceGetAttribute(&value, which, cuda->device) != cudaSuccess)
+    if (cudaDeviceGetAttribute(&value, which, device) != cudaSuccess)
         (void)cudaGetLastError(); /* not every device tells everything: 0 stands for unknown */
     return value;
 }
@@ -111,39 +112,68 @@ static void format_uuid(const cudaUUID_t *uuid, char *text, size_t size)
     }
 }
 
-static void describe(const cuda_context *cuda, sparge_device_info *info)
+static void add_details(int device, const struct cudaDeviceProp *p, sparge_device_info *info)
 {
-    const struct cudaDeviceProp *p = &cuda->properties;
-    int driver = 0, runtime = 0;
-    if (cudaDriverGetVersion(&driver) != cudaSuccess || cudaRuntimeGetVersion(&runtime) != cudaSuccess)
+    int driver = 0;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess)
         (void)cudaGetLastError();
     int used = snprintf(info->details, sizeof info->details,
-                        "CUDA of the driver: %d.%d\nCUDA runtime: %d.%d\n"
-                        "shared memory: %zu KiB a block, %zu KiB an SM\nregisters: %d a block, %d an SM\n"
-                        "memory bus: %d bits\nECC: %s",
-                        driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10,
-                        p->sharedMemPerBlockOptin / 1024, p->sharedMemPerMultiprocessor / 1024, p->regsPerBlock,
-                        p->regsPerMultiprocessor, p->memoryBusWidth, p->ECCEnabled ? "on" : "off");
-    const int clock_khz = attribute(cuda, cudaDevAttrClockRate),
-              memory_khz = attribute(cuda, cudaDevAttrMemoryClockRate);
+                        "CUDA of the driver: %d.%d\nshared memory: %zu KiB a block, %zu KiB an SM\n"
+                        "registers: %d a block, %d an SM\nmemory bus: %d bits\nECC: %s",
+                        driver / 1000, driver % 1000 / 10, p->sharedMemPerBlockOptin / 1024,
+                        p->sharedMemPerMultiprocessor / 1024, p->regsPerBlock, p->regsPerMultiprocessor,
+                        p->memoryBusWidth, p->ECCEnabled ? "on" : "off");
+    const int clock_khz = attribute(device, cudaDevAttrClockRate),
+              memory_khz = attribute(device, cudaDevAttrMemoryClockRate);
     if (clock_khz > 0 && memory_khz > 0 && used > 0 && (size_t)used < sizeof info->details)
         snprintf(info->details + used, sizeof info->details - (size_t)used,
-                 "\nhighest clock: %d MHz\nhighest memory clock: %d MHz", clock_khz / 1000, memory_khz / 1000);
+                 "\nhighest SM clock: %d MHz\nhighest memory clock: %d MHz", clock_khz / 1000, memory_khz / 1000);
+}
+
+static void fill_info(int device, const struct cudaDeviceProp *p, sparge_device_info *info)
+{
+    int runtime = 0;
+    snprintf(info->backend, sizeof info->backend, "cuda");
+    snprintf(info->name, sizeof info->name, "%.127s", p->name);
+    format_uuid(&p->uuid, info->uuid, sizeof info->uuid);
+    snprintf(info->arch, sizeof info->arch, "sm_%d", p->major * 10 + p->minor);
+    cuda_driver_version(info->driver, sizeof info->driver);
+    if (cudaRuntimeGetVersion(&runtime) == cudaSuccess)
+        snprintf(info->runtime, sizeof info->runtime, "%d.%d", runtime / 1000, runtime % 1000 / 10);
+    info->units = p->multiProcessorCount;
+    info->memory_bytes = p->totalGlobalMem;
+    info->l2_bytes = p->l2CacheSize > 0 ? (uint64_t)p->l2CacheSize : 0;
+    add_details(device, p, info);
+}
+
+/* Asks the driver, and makes no CUDA context on the device. */
+static sparge_status describe(int device, sparge_device_info *info, sparge_error *error)
+{
+    struct cudaDeviceProp properties;
+    const cudaError_t code = cudaGetDeviceProperties(&properties, device);
+    if (code != cudaSuccess) {
+        (void)cudaGetLastError();
+        return sparge_fail(error, SPARGE_ERROR_DEVICE, "device %d: cudaGetDeviceProperties: %s (%s)", device,
+                           cudaGetErrorString(code), cudaGetErrorName(code));
+    }
+    fill_info(device, &properties, info);
+    return SPARGE_OK;
 }
 
 static sparge_status device_info(sparge_context *context, sparge_device_info *info)
 {
     const cuda_context *cuda = cuda_context_of(context);
-    const struct cudaDeviceProp *p = &cuda->properties;
-    snprintf(info->backend, sizeof info->backend, "cuda");
-    snprintf(info->name, sizeof info->name, "%.127s", p->name);
-    format_uuid(&p->uuid, info->uuid, sizeof info->uuid);
-    snprintf(info->arch, sizeof info->arch, "sm_%d", cuda->arch);
-    info->units = p->multiProcessorCount;
-    info->memory_bytes = p->totalGlobalMem;
-    info->l2_bytes = p->l2CacheSize > 0 ? (uint64_t)p->l2CacheSize : 0;
-    describe(cuda, info);
+    fill_info(cuda->device, &cuda->properties, info);
     return SPARGE_OK;
+}
+
+static sparge_status device_memory(sparge_context *context, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    int caller_device;
+    sparge_status status = cuda_enter(context, &caller_device);
+    if (status != SPARGE_OK)
+        return status;
+    return cuda_leave(context, caller_device, cuda_memory(context, free_bytes, total_bytes));
 }
 
 /* Memory. */
@@ -369,9 +399,11 @@ const sparge_backend sparge_backend_cuda = {
     .summary = "NVIDIA GPUs from sm_80 on, with tensor-core kernels",
     .hidden = 0,
     .device_count = device_count,
+    .describe = describe,
     .open = open_context,
     .close = close_context,
     .info = device_info,
+    .memory = device_memory,
     .alloc = allocate,
     .free = deallocate,
     .upload = upload,

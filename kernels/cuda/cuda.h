@@ -79,7 +79,8 @@ extern "C" {
 #endif
 
 /* Zeroed device memory, aligned to 256 bytes, freed with the plan and counted in its workspace_bytes; the product is
- * overflow-checked, and what does not fit the free memory is refused before it is asked for. */
+ * overflow-checked, and what does not fit the free memory is refused before it is asked for. Of a plan that is only sized
+ * (plan->sizing) it counts and gives an address without memory: *_plan functions then copy nothing to it. */
 sparge_status cuda_take(sparge_plan *plan, size_t count, size_t bytes, void **memory);
 /* Zeroed host memory, freed with the plan. */
 sparge_status cuda_take_host(sparge_plan *plan, size_t bytes, void **memory);

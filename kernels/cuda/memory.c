@@ -59,6 +59,19 @@ sparge_status cuda_allocate(sparge_context *context, const char *what, size_t by
                                "%s: %zu bytes do not fit, %zu of the device's %zu are free", what, bytes, left, total);
 }
 
+sparge_status cuda_memory(sparge_context *context, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    /* What cudaMalloc rounds up (2 MiB an allocation) and what kernels take when they are loaded. */
+    static const size_t kept_back = (size_t)64 << 20;
+    size_t left, total;
+    const sparge_status status = cuda_check(context, cudaMemGetInfo(&left, &total), "asking for the free memory");
+    if (status != SPARGE_OK)
+        return status;
+    *free_bytes = left > kept_back ? left - kept_back : 0;
+    *total_bytes = total;
+    return SPARGE_OK;
+}
+
 void cuda_deallocate(void *memory)
 {
     (void)cudaFree(memory);
@@ -86,6 +99,17 @@ static sparge_status no_host_memory(const sparge_plan *plan, size_t bytes)
                                bytes);
 }
 
+/* What cuda_take does for a plan that is only sized. The address stands for memory: it is never read nor written. */
+static sparge_status count_alone(sparge_plan *plan, size_t bytes, void **memory)
+{
+    static char stand_in;
+    if (__builtin_add_overflow(plan->workspace_bytes, bytes, &plan->workspace_bytes))
+        return sparge_context_fail(plan->context, SPARGE_ERROR_OUT_OF_MEMORY,
+                                   "memory of the plan: more than there can be");
+    *memory = &stand_in;
+    return SPARGE_OK;
+}
+
 sparge_status cuda_take(sparge_plan *plan, size_t count, size_t bytes, void **memory)
 {
     static const char what[] = "memory of the plan";
@@ -95,6 +119,8 @@ sparge_status cuda_take(sparge_plan *plan, size_t count, size_t bytes, void **me
     sparge_status status = cuda_size_product(context, what, count, bytes, &total);
     if (status != SPARGE_OK)
         return status;
+    if (plan->sizing)
+        return count_alone(plan, total, memory);
     plan_memory *entry = add_entry(plan);
     if (!entry)
         return no_host_memory(plan, sizeof *entry);

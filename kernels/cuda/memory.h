@@ -18,6 +18,9 @@ sparge_status cuda_leave(sparge_context *context, int caller_device, sparge_stat
 sparge_status cuda_allocate(sparge_context *context, const char *what, size_t bytes, void **memory);
 void cuda_deallocate(void *memory); /* NULL is fine */
 
+/* The device's memory: what an allocation can count on, and all. */
+sparge_status cuda_memory(sparge_context *context, uint64_t *free_bytes, uint64_t *total_bytes);
+
 /* count * bytes, or OUT_OF_MEMORY naming `what` where that is beyond size_t. */
 sparge_status cuda_size_product(sparge_context *context, const char *what, size_t count, size_t bytes, size_t *product);
 

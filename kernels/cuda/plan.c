@@ -80,9 +80,9 @@ sparge_status cuda_plan_create(sparge_plan *plan)
         status = cuda_prepare_plan(plan);
     if (status == SPARGE_OK)
         status = cuda_attend_plan(plan);
-    if (status == SPARGE_OK && !(sparge_plan_stages(plan) & SPARGE_STAGE_SELECT))
+    if (status == SPARGE_OK && !plan->sizing && !(sparge_plan_stages(plan) & SPARGE_STAGE_SELECT))
         status = cuda_select_run(plan, NULL);
-    if (status == SPARGE_OK) /* so that no part of making a plan is timed with its first run */
+    if (status == SPARGE_OK && !plan->sizing) /* so that no part of making a plan is timed with its first run */
         status = synchronize(context);
     if (status != SPARGE_OK)
         cuda_plan_destroy(plan);

@@ -55,9 +55,11 @@ static double random_normal(fake_state *state)
     return sum;
 }
 
+/* One where the scenario is malformed: opening a context then says so. */
 static int fake_device_count(void)
 {
-    return 1;
+    fake_scenario scenario;
+    return fake_scenario_parse(getenv("SPARGE_FAKE"), &scenario, NULL) == SPARGE_OK ? (int)scenario.devices : 1;
 }
 
 static sparge_status fake_open(sparge_context *context)
@@ -93,7 +95,29 @@ static sparge_status fake_info(sparge_context *context, sparge_device_info *info
     sparge_status status = forward(context, sparge_backend_cpu.info(&state_of(context)->inner, info));
     snprintf(info->backend, sizeof info->backend, "fake");
     snprintf(info->name, sizeof info->name, "fake device");
+    snprintf(info->uuid, sizeof info->uuid, "FAKE-%d", context->device);
+    snprintf(info->driver, sizeof info->driver, "scripted");
+    snprintf(info->runtime, sizeof info->runtime, "none");
+    if (state_of(context)->scenario.memory_bytes > 0)
+        info->memory_bytes = (uint64_t)state_of(context)->scenario.memory_bytes;
     return status;
+}
+
+/* What the scenario's limit leaves: blocks of fake_alloc and the plans' workspaces are counted. */
+static sparge_status fake_memory(sparge_context *context, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    const fake_state *state = state_of(context);
+    if (state->scenario.memory_bytes == 0)
+        return SPARGE_OK;
+    *total_bytes = (uint64_t)state->scenario.memory_bytes;
+    *free_bytes = *total_bytes - (uint64_t)state->allocated_bytes;
+    return SPARGE_OK;
+}
+
+static int fits(const fake_state *state, size_t bytes)
+{
+    const int64_t limit = state->scenario.memory_bytes;
+    return limit == 0 || bytes <= (uint64_t)(limit - state->allocated_bytes);
 }
 
 /* The size of a block is kept in front of it, to know what freeing gives back. */
@@ -102,8 +126,7 @@ enum { HEADER_BYTES = 256 };
 static sparge_status fake_alloc(sparge_context *context, size_t bytes, void **memory)
 {
     fake_state *state = state_of(context);
-    int64_t limit = state->scenario.memory_bytes;
-    if (bytes > INT64_MAX - HEADER_BYTES || (limit > 0 && (int64_t)bytes > limit - state->allocated_bytes))
+    if (bytes > INT64_MAX - HEADER_BYTES || !fits(state, bytes))
         return sparge_context_fail(context, SPARGE_ERROR_OUT_OF_MEMORY, "out of memory: %zu bytes", bytes);
     void *block;
     sparge_status status = forward(context, sparge_backend_cpu.alloc(&state->inner, bytes + HEADER_BYTES, &block));
@@ -207,13 +230,23 @@ static sparge_status fake_plan_create(sparge_plan *plan)
         free(inner);
         return status;
     }
-    plan->state = inner;
     plan->workspace_bytes = inner->workspace_bytes;
+    if (!plan->sizing && !fits(state_of(plan->context), plan->workspace_bytes)) {
+        sparge_backend_cpu.plan_destroy(inner);
+        free(inner);
+        return sparge_context_fail(plan->context, SPARGE_ERROR_OUT_OF_MEMORY, "out of memory for the plan: %zu bytes",
+                                   plan->workspace_bytes);
+    }
+    if (!plan->sizing)
+        state_of(plan->context)->allocated_bytes += (int64_t)plan->workspace_bytes;
+    plan->state = inner;
     return SPARGE_OK;
 }
 
 static void fake_plan_destroy(sparge_plan *plan)
 {
+    if (!plan->sizing)
+        state_of(plan->context)->allocated_bytes -= (int64_t)plan->workspace_bytes;
     sparge_backend_cpu.plan_destroy(plan->state);
     free(plan->state);
 }
@@ -317,6 +350,7 @@ const sparge_backend sparge_backend_fake = {
     .open = fake_open,
     .close = fake_close,
     .info = fake_info,
+    .memory = fake_memory,
     .alloc = fake_alloc,
     .free = fake_free,
     .upload = fake_upload,

@@ -18,7 +18,8 @@
  *     poison=METHOD     METHOD leaves a NaN in its output (repeatable)
  *     lost=N            every N-th pair of events has lost its record: elapsed time is a device error
  *     zero=N            every N-th pair of events reports 0 ns
- *     memory=BYTES      allocations beyond this total fail
+ *     memory=BYTES      the device has memory of its own, so much of it; what goes beyond fails
+ *     devices=N         there are N equal devices, default 1
  *     sleep_ms=X        really sleep in each launch, so that tests can interrupt it */
 #ifndef SPARGE_FAKE_H
 #define SPARGE_FAKE_H
@@ -27,7 +28,7 @@
 
 #include "sparge/status.h"
 
-enum { FAKE_MAX_RULES = 16, FAKE_METHOD_NAME = 64 };
+enum { FAKE_MAX_RULES = 16, FAKE_METHOD_NAME = 64, FAKE_MAX_DEVICES = 64 };
 
 typedef enum fake_rule_kind { FAKE_SLOW, FAKE_FAIL, FAKE_POISON } fake_rule_kind;
 
@@ -43,7 +44,8 @@ typedef struct fake_scenario {
     int64_t step_launch; /* -1: none */
     double step_factor;
     int64_t lost, zero;   /* 0: never */
-    int64_t memory_bytes; /* 0: no limit */
+    int64_t memory_bytes; /* 0: no limit, the host's memory */
+    int64_t devices;
     double sleep_ms;
     fake_rule rule[FAKE_MAX_RULES];
     int rules;

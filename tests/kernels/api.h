@@ -12,6 +12,14 @@
 #include <string.h>
 #include <cmocka.h>
 
+/* Is there nothing to test, because the backend asked for has no device here? */
+static inline int api_is_idle(void)
+{
+    const char *backend = getenv("SPARGE_TEST_BACKEND");
+
+    return backend && sparge_backend_device_count(backend) == 0;
+}
+
 static inline sparge_context *api_context(void)
 {
     const char *backend = getenv("SPARGE_TEST_BACKEND");

@@ -29,9 +29,14 @@ static void info_describes_the_device(void **state)
         assert_true(i == 12 || i == 17 || i == 22 || i == 27 ? info.uuid[i] == '-'
                                                              : isxdigit((unsigned char)info.uuid[i]));
 
+    /* A version begins with a number: "580.159.04", "13.0". */
+    assert_true(isdigit((unsigned char)info.driver[0]) && strchr(info.driver, '.') != NULL);
+    assert_true(isdigit((unsigned char)info.runtime[0]) && strchr(info.runtime, '.') != NULL);
+
     /* Lines of "key: value", none of them cut off. */
     static const char *const keys[] = {
-        "CUDA of the driver: ", "CUDA runtime: ", "shared memory: ", "registers: ", "memory bus: ", "ECC: "};
+        "CUDA of the driver: ", "shared memory: ",       "registers: ", "memory bus: ", "ECC: ",
+        "highest SM clock: ",   "highest memory clock: "};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         assert_non_null(strstr(info.details, keys[i]));
     assert_true(strlen(info.details) < sizeof info.details - 1);

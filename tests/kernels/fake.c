@@ -2,6 +2,7 @@
 #include "check.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@ static void test_scenario_values(void **state)
     assert_int_equal(s.seed, 1);
     assert_int_equal(s.step_launch, -1);
     assert_int_equal(fake_scenario_parse("seed=9,noise=0.01,drift=0.001,spike=0.5,step=3:1.5,slow=dense-f16:2,"
-                                         "fail=a,poison=b,lost=4,zero=5,memory=1000,sleep_ms=2.5",
+                                         "fail=a,poison=b,lost=4,zero=5,memory=1000,devices=2,sleep_ms=2.5",
                                          &s, NULL),
                      SPARGE_OK);
     assert_int_equal(s.seed, 9);
@@ -29,14 +30,16 @@ static void test_scenario_values(void **state)
     assert_int_equal(s.lost, 4);
     assert_int_equal(s.zero, 5);
     assert_int_equal(s.memory_bytes, 1000);
+    assert_int_equal(s.devices, 2);
 }
 
 static void test_malformed_scenarios(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"noise",    "noise=",  "noise=x", "noise=1",  "unknown=1", "step=1",
-                                      "step=a:2", "slow=m",  "slow=:2", "slow=m:0", "fail=",     "memory=0",
-                                      "lost=-1",  "seed=1x", "=1",      "spike=2",  "step=3:nan"};
+    static const char *const bad[] = {"noise",   "noise=",     "noise=x",   "noise=1",   "unknown=1",
+                                      "step=1",  "step=a:2",   "slow=m",    "slow=:2",   "slow=m:0",
+                                      "fail=",   "memory=0",   "lost=-1",   "seed=1x",   "=1",
+                                      "spike=2", "step=3:nan", "devices=0", "devices=65"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         fake_scenario s;
         sparge_error error = {0};
@@ -149,6 +152,49 @@ static void test_noise_has_the_size_asked_for_and_repeats(void **state)
     }
 }
 
+static size_t workspace_of_bench(void)
+{
+    sparge_context *context;
+    sparge_params *params;
+    sparge_problem p = bench_problem();
+    size_t bytes;
+    assert_int_equal(setenv("SPARGE_FAKE", "", 1), 0);
+    assert_int_equal(sparge_context_create("fake", 0, 1, &context, NULL), SPARGE_OK);
+    assert_int_equal(sparge_params_create(sparge_method_find("dense-f16"), &params), SPARGE_OK);
+    assert_int_equal(sparge_plan_size(context, params, &p, &bytes), SPARGE_OK);
+    assert_true(bytes > 0);
+    sparge_params_destroy(params);
+    sparge_context_destroy(context);
+    return bytes;
+}
+
+static void test_devices(void **state)
+{
+    (void)state;
+    sparge_device_info info;
+    sparge_error error = {0};
+    uint64_t left, total;
+    assert_int_equal(setenv("SPARGE_FAKE", "devices=3,memory=4096", 1), 0);
+    assert_int_equal(sparge_backend_device_count("fake"), 3);
+    for (int device = 0; device < 3; device++) {
+        sparge_context *context;
+        char uuid[16];
+        snprintf(uuid, sizeof uuid, "FAKE-%d", device);
+        assert_int_equal(sparge_device_describe("fake", device, &info, &error), SPARGE_OK);
+        assert_string_equal(info.uuid, uuid);
+        assert_int_equal(info.memory_bytes, 4096);
+        assert_int_equal(sparge_context_create("fake", device, 1, &context, &error), SPARGE_OK);
+        assert_int_equal(sparge_device_get_memory(context, &left, &total), SPARGE_OK);
+        assert_int_equal(left, 4096);
+        sparge_context_destroy(context);
+    }
+    assert_int_equal(sparge_device_describe("fake", 3, &info, &error), SPARGE_ERROR_DEVICE);
+    assert_non_null(strstr(error.text, "device 3: backend fake has 3 devices"));
+    assert_int_equal(setenv("SPARGE_FAKE", "nonsense", 1), 0);
+    assert_int_equal(sparge_backend_device_count("fake"), 1);
+    unsetenv("SPARGE_FAKE");
+}
+
 static void test_scripted_failures(void **state)
 {
     (void)state;
@@ -171,13 +217,29 @@ static void test_scripted_failures(void **state)
     assert_true(isnan(sparge_f32_from_f16(*(uint16_t *)b.io.o.data)));
     bench_close(&b);
 
-    b = bench_open("memory=50000");
+    /* Room for the plan and the four tensors of 8960 bytes, and 14160 bytes more. */
+    size_t workspace = workspace_of_bench();
+    char limit[64];
+    snprintf(limit, sizeof limit, "memory=%zu", workspace + 50000);
+    b = bench_open(limit);
     void *memory;
+    uint64_t left, total;
+    assert_int_equal(sparge_device_get_memory(b.context, &left, &total), SPARGE_OK);
+    assert_int_equal(total, workspace + 50000);
+    assert_int_equal(left, 50000 - 4 * 8960);
     assert_int_equal(sparge_alloc(b.context, 20000, &memory), SPARGE_ERROR_OUT_OF_MEMORY);
     sparge_free(b.context, b.io.o.data); /* freeing gives the bytes back */
     b.io.o.data = NULL;
     assert_int_equal(sparge_alloc(b.context, 8000, &memory), SPARGE_OK);
     sparge_free(b.context, memory);
+    sparge_params *params;
+    sparge_plan *second;
+    sparge_problem p = bench_problem();
+    assert_int_equal(sparge_params_create(sparge_method_find("dense-f16"), &params), SPARGE_OK);
+    assert_int_equal(sparge_plan_create(b.context, params, &p, &second), SPARGE_ERROR_OUT_OF_MEMORY);
+    sparge_plan_destroy(b.plan); /* and so does destroying a plan */
+    assert_int_equal(sparge_plan_create(b.context, params, &p, &b.plan), SPARGE_OK);
+    sparge_params_destroy(params);
     bench_close(&b);
 
     assert_int_equal(setenv("SPARGE_FAKE", "nonsense", 1), 0);
@@ -192,8 +254,11 @@ static void test_scripted_failures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scenario_values),         cmocka_unit_test(test_malformed_scenarios),
-        cmocka_unit_test(test_times_follow_the_script), cmocka_unit_test(test_noise_has_the_size_asked_for_and_repeats),
+        cmocka_unit_test(test_scenario_values),
+        cmocka_unit_test(test_malformed_scenarios),
+        cmocka_unit_test(test_times_follow_the_script),
+        cmocka_unit_test(test_noise_has_the_size_asked_for_and_repeats),
+        cmocka_unit_test(test_devices),
         cmocka_unit_test(test_scripted_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

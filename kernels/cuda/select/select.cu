@@ -38,6 +38,8 @@ sparge_status upload(sparge_plan *plan, void *to, const void *from, size_t bytes
 {
     sparge_context *context = plan->context;
     const cudaStream_t stream = cuda_context_of(context)->stream;
+    if (plan->sizing)
+        return SPARGE_OK;
     sparge_status status = cuda_check(context, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream),
                                       "copying the selection's parameters");
     if (status == SPARGE_OK) /* the host's copy may go away when this returns */

@@ -18,6 +18,8 @@ typedef struct sparge_device_info {
     char name[128];   /* the product's name */
     char uuid[64];    /* GPU UUID; for a CPU the machine's name */
     char arch[64];    /* "sm_90", "x86-64 avx2", ... */
+    char driver[64];  /* version of the device's driver, "580.159.04"; "" if there is none or it does not tell */
+    char runtime[32]; /* version of the CUDA runtime in this build, "13.0"; "" elsewhere */
     int32_t units;    /* SMs, or the threads that will be used */
     uint64_t memory_bytes;
     uint64_t l2_bytes; /* last-level cache, 0 if unknown */
@@ -29,6 +31,10 @@ const char *sparge_backend_name(size_t index); /* NULL past the end; in order of
 const char *sparge_backend_summary(size_t index);
 int sparge_backend_device_count(const char *backend); /* 0 if the backend is absent or has no device */
 
+/* The backend that a context of this name would be on: the name itself, for "auto" the one chosen. NULL, with the reason
+ * in *error, if there is none. */
+const char *sparge_backend_choose(const char *backend, sparge_error *error);
+
 /* backend: a name as above, or "auto": the first that has a device, "fake" excepted. threads: CPU threads, 0 = all. */
 sparge_status sparge_context_create(const char *backend, int device, int threads, sparge_context **context,
                                     sparge_error *error);
@@ -36,6 +42,13 @@ void sparge_context_destroy(sparge_context *context); /* NULL is fine */
 
 const char *sparge_error_string(const sparge_context *context); /* "" if nothing failed yet */
 sparge_status sparge_device_get_info(sparge_context *context, sparge_device_info *info);
+
+/* The same of a device that need have no context; also of one that none can be made on. Takes nothing on the device. */
+sparge_status sparge_device_describe(const char *backend, int device, sparge_device_info *info, sparge_error *error);
+
+/* Memory of the context's device: what can be taken now, and all there is. Both are UINT64_MAX where the backend computes
+ * in the host's memory, of which the system tells. */
+sparge_status sparge_device_get_memory(sparge_context *context, uint64_t *free_bytes, uint64_t *total_bytes);
 
 /* Backend memory. A successful allocation is aligned to 256 bytes. */
 sparge_status sparge_alloc(sparge_context *context, size_t bytes, void **memory);

@@ -51,6 +51,11 @@ sparge_status sparge_plan_create(sparge_context *context, const sparge_params *p
                                  sparge_plan **plan);
 void sparge_plan_destroy(sparge_plan *plan); /* NULL is fine */
 
+/* The workspace that a plan would have, without taking it: sparge_plan_workspace_bytes of the plan that
+ * sparge_plan_create would make, or its error. OUT_OF_MEMORY: more than any address space holds. */
+sparge_status sparge_plan_size(sparge_context *context, const sparge_params *params, const sparge_problem *problem,
+                               size_t *bytes);
+
 /* Backend memory held by the plan (outputs and inputs excluded). */
 size_t sparge_plan_workspace_bytes(const sparge_plan *plan);
 
