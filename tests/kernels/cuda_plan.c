@@ -21,24 +21,6 @@ typedef struct side {
     sparge_plan *plan;
 } side;
 
-static sparge_params *params_of(const char *method, const char *settings)
-{
-    sparge_params *params = NULL;
-    sparge_error error = {.status = SPARGE_OK};
-    char text[256], *rest = text;
-    assert_non_null(sparge_method_find(method));
-    assert_int_equal(sparge_params_create(sparge_method_find(method), &params), SPARGE_OK);
-    snprintf(text, sizeof text, "%s", settings);
-    for (char *item = strtok_r(text, " ", &rest); item; item = strtok_r(NULL, " ", &rest)) {
-        char *value = strchr(item, '=');
-        assert_non_null(value);
-        *value = '\0';
-        if (sparge_params_set(params, item, value + 1, &error) != SPARGE_OK)
-            fail_msg("%s: %s", method, error.text);
-    }
-    return params;
-}
-
 static void open_tensors(side *s, const sparge_problem *p)
 {
     static const sparge_generator model = {.kind = SPARGE_GENERATE_STRUCTURED,
@@ -73,7 +55,7 @@ static void open_tensors(side *s, const sparge_problem *p)
 static side open_side(sparge_context *context, const plan_case *c)
 {
     side s = {.context = context};
-    sparge_params *params = params_of(c->method, c->settings);
+    sparge_params *params = case_params(c->method, c->settings);
     open_tensors(&s, &c->problem);
     expect_ok(context, sparge_plan_create(context, params, &c->problem, &s.plan));
     sparge_params_destroy(params);
@@ -289,7 +271,7 @@ static void what_is_missing_says_so(void **state)
     const sparge_problem problem = problem_of(512, 512, 128, SPARGE_F16, SPARGE_CAUSAL_TOP_LEFT);
     for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++) {
         sparge_plan *plan = NULL;
-        sparge_params *params = params_of(missing[i].method, missing[i].settings);
+        sparge_params *params = case_params(missing[i].method, missing[i].settings);
         const sparge_status status = sparge_plan_create(contexts->cuda, params, &problem, &plan);
         const char *text = sparge_error_string(contexts->cuda);
         sparge_params_destroy(params);
@@ -309,7 +291,7 @@ static void plans_that_do_not_fit_leave_nothing_behind(void **state)
     problem.batch = 16;
     problem.heads_q = problem.heads_kv = 64; /* INT8 Q and K: 2 * 16 * 64 * 2^20 * 128 bytes */
     assert_true((double)info.memory_bytes < 2.0 * 16 * 64 * 1048576 * 128);
-    sparge_params *params = params_of("dense-int8-f16", "");
+    sparge_params *params = case_params("dense-int8-f16", "");
     for (int turn = 0; turn < 3; turn++) {
         sparge_plan *plan = NULL;
         assert_int_equal(sparge_plan_create(contexts->cuda, params, &problem, &plan), SPARGE_ERROR_OUT_OF_MEMORY);
