@@ -1,12 +1,15 @@
-/* The attention kernels on the official block maps. Parity mode is as far from exact attention on the map as the official
- * kernel is, and a fiftieth of that from its output; fixed mode is about as far as the official kernel; 16-bit attention
- * is close to exact. */
+/* The attention kernels on the official block maps. Parity mode is as far from exact attention on the map as the
+ * official kernel is, and a fiftieth of that from its output; fixed mode is about as far as the official kernel; 16-bit
+ * attention is close to exact. */
 #include "recorded.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "oracle/oracle.h"
 
 static const char *const settings[] = {"s0.6c0.98", "s-0.1k0.25"};
 
@@ -51,15 +54,14 @@ typedef struct errors {
     int64_t empty_rows;
 } errors;
 
-static errors compare(const recorded *r, const attend_case *c, const char *shape, const char *setting)
+static errors compare(const recorded *r, const recorded_run *run, const char *shape, const char *setting)
 {
-    char name[64];
-    snprintf(name, sizeof name, "masked_f64@%s", setting);
     const int64_t rows = r->heads * r->tokens, count = rows * r->head_dim;
-    double *exact = doubles_of_f32(recorded_data(r, shape, name, "F32"), count);
-    snprintf(name, sizeof name, "out@%s", setting);
-    double *official = doubles_of_f16(recorded_data(r, shape, name, "F16"), count);
-    double *mine = doubles_of_f16(c->io.o.data, count);
+    uint16_t *output = recorded_run_output(run);
+    float *lse = recorded_run_lse(run);
+    double *exact = doubles_of_f32(recorded_data(r, shape, "masked_f64", setting, "F32"), count);
+    double *official = doubles_of_f16(recorded_data(r, shape, "out", setting, "F16"), count);
+    double *mine = doubles_of_f16(output, count);
     double *some[3];
     const double *all[3] = {exact, official, mine};
     int64_t kept = 0;
@@ -70,12 +72,14 @@ static errors compare(const recorded *r, const attend_case *c, const char *shape
     for (int64_t i = 0; i < rows; i++)
         if (row_is_empty(exact + i * r->head_dim, r->head_dim)) {
             assert_true(row_is_empty(mine + i * r->head_dim, r->head_dim));
-            assert_true(c->lse[i] == -INFINITY);
+            assert_true(lse[i] == -INFINITY);
         }
-    const errors e = {.official = rel_l2(some[1], some[0], kept),
-                      .mine = rel_l2(some[2], some[0], kept),
-                      .between = rel_l2(some[2], some[1], kept),
+    const errors e = {.official = oracle_compare(some[1], some[0], kept).rel_l2,
+                      .mine = oracle_compare(some[2], some[0], kept).rel_l2,
+                      .between = oracle_compare(some[2], some[1], kept).rel_l2,
                       .empty_rows = rows - kept / r->head_dim};
+    free(output);
+    free(lse);
     free(exact);
     free(official);
     free(mine);
@@ -84,46 +88,69 @@ static errors compare(const recorded *r, const attend_case *c, const char *shape
     return e;
 }
 
-static errors run(int index, const char *shape, const char *setting, sparge_arithmetic arithmetic, int upstream)
+/* The recorded map as a file of the method `mask`. */
+static void write_map(const recorded *r, const char *shape, const char *setting, const char *path)
 {
+    sparge_block_mask mask;
+    sparge_error error = {0};
+    int32_t block_q, block_k;
+    const sparge_problem problem = {.batch = 1,
+                                    .heads_q = (int32_t)r->heads,
+                                    .heads_kv = (int32_t)r->heads,
+                                    .seqlen_q = r->tokens,
+                                    .seqlen_k = r->tokens,
+                                    .head_dim = (int32_t)r->head_dim,
+                                    .dtype = SPARGE_F16};
+    recorded_blocks(shape, &block_q, &block_k);
+    if (sparge_block_mask_create(&mask, &problem, block_q, block_k, &error) != SPARGE_OK)
+        fail_msg("%s", error.text);
+    memcpy(mask.value, recorded_data(r, shape, "map", setting, "U8"), (size_t)(mask.heads * mask.rows * mask.cols));
+    if (sparge_block_mask_write(&mask, path, &error) != SPARGE_OK)
+        fail_msg("%s", error.text);
+    sparge_block_mask_release(&mask);
+}
+
+static errors run(sparge_context *context, int index, const char *shape, const char *setting, const char *arithmetic,
+                  int upstream)
+{
+    char folder[] = "/tmp/sparge-recorded-XXXXXX", path[64], text[256];
+    int32_t block_q, block_k;
     recorded r;
-    attend_case c;
-    char name[64];
+    recorded_run on;
     recorded_open(&r, index);
-    recorded_case(&r, &c);
-    c.recipe = case_recipe(arithmetic);
-    recorded_blocks(shape, &c.recipe.block_q, &c.recipe.block_k);
-    c.recipe.upstream = upstream;
-    c.recipe.fp8_v_max = upstream ? 2.25f : 448.0f;
-    c.recipe.lambda.uniform = -50 * log(2.0); /* pvthreshd = 50, the official default */
-    c.recipe.pv_unit = c.recipe.block_q;
-    snprintf(name, sizeof name, "map@%s", setting);
-    case_plan(&c, recorded_data(&r, shape, name, "U8"));
-    case_run(&c, SPARGE_STAGE_PREPARE | SPARGE_STAGE_ATTEND);
-    const errors e = compare(&r, &c, shape, setting);
-    print_message("%s %s@%s arithmetic %d %s: rel_l2 %.5f, official %.5f, to it %.5f; %d rows without keys\n", r.name,
-                  shape, setting, (int)arithmetic, upstream ? "parity" : "fixed", e.mine, e.official, e.between,
-                  (int)e.empty_rows);
-    case_close(&c);
+    recorded_blocks(shape, &block_q, &block_k);
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/map.npy", folder);
+    write_map(&r, shape, setting, path);
+    /* pvthreshd = 50, the official default, voted on by whole row blocks */
+    snprintf(text, sizeof text, "file=%s attend=%s block_q=%d block_k=%d pv_unit=%d lambda=%.17g compat=%s", path,
+             arithmetic, block_q, block_k, block_q, -50 * log(2.0), upstream ? "upstream" : "fixed");
+    recorded_run_open(&on, context, &r, "mask", text);
+    recorded_run_stages(&on, SPARGE_STAGE_ALL);
+    const errors e = compare(&r, &on, shape, setting);
+    print_message("%s %s@%s %s %s: rel_l2 %.5f, official %.5f, to it %.5f; %d rows without keys\n", r.name, shape,
+                  setting, arithmetic, upstream ? "parity" : "fixed", e.mine, e.official, e.between, (int)e.empty_rows);
+    recorded_run_close(&on);
     recorded_close(&r);
+    unlink(path);
+    rmdir(folder);
     return e;
 }
 
 /* 64x128 is the official INT8/FP8 kernel, 128x64 its INT8/F16 one. */
 static void official_maps_give_official_accuracy(void **state)
 {
-    (void)state;
     for (int index = 0; index < UPSTREAM_CASES; index++)
         for (int s = 0; s < 2; s++)
             for (int fp8 = 0; fp8 < 2; fp8++) {
                 const char *shape = fp8 ? "64x128" : "128x64";
-                const sparge_arithmetic arithmetic = fp8 ? SPARGE_ARITHMETIC_INT8_FP8 : SPARGE_ARITHMETIC_INT8_F16;
-                const errors parity = run(index, shape, settings[s], arithmetic, 1);
+                const char *arithmetic = fp8 ? "int8-fp8" : "int8-f16";
+                const errors parity = run(*state, index, shape, settings[s], arithmetic, 1);
                 assert_true(parity.mine <= 1.01 * parity.official);
                 assert_true(parity.between <= 1e-3);
-                const errors fixed = run(index, shape, settings[s], arithmetic, 0);
+                const errors fixed = run(*state, index, shape, settings[s], arithmetic, 0);
                 assert_true(fixed.mine <= 1.1 * fixed.official);
-                const errors f16 = run(index, shape, settings[s], SPARGE_ARITHMETIC_F16, 0);
+                const errors f16 = run(*state, index, shape, settings[s], "f16", 0);
                 assert_true(f16.mine <= 1e-3);
             }
 }
@@ -131,5 +158,6 @@ static void official_maps_give_official_accuracy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(official_maps_give_official_accuracy)};
-    return upstream_present() ? cmocka_run_group_tests(tests, NULL, NULL) : UPSTREAM_SKIP;
+    const int nothing = recorded_start();
+    return nothing ? nothing : cmocka_run_group_tests(tests, recorded_setup, recorded_teardown);
 }
