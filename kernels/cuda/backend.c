@@ -31,17 +31,17 @@ static sparge_status open_device(sparge_context *context)
         cuda_check(context, cudaGetDeviceProperties(&cuda->properties, cuda->device), "cudaGetDeviceProperties");
     if (status != SPARGE_OK)
         return status;
-    cuda->arch = cuda->properties.major * 10 + cuda->properties.minor;
-    if (cuda->arch < MIN_ARCH)
+    const int arch = cuda->properties.major * 10 + cuda->properties.minor;
+    if (arch < MIN_ARCH)
         return sparge_context_fail(context, SPARGE_ERROR_UNSUPPORTED,
                                    "device %d, %s: its architecture is sm_%d, the cuda backend needs sm_%d or later",
-                                   cuda->device, cuda->properties.name, cuda->arch, MIN_ARCH);
-    const cudaError_t code = cuda_permute_probe();
+                                   cuda->device, cuda->properties.name, arch, MIN_ARCH);
+    const cudaError_t code = cuda_permute_probe(&cuda->arch);
     if (code == cudaErrorNoKernelImageForDevice || code == cudaErrorInvalidDeviceFunction) {
         (void)cudaGetLastError();
         return sparge_context_fail(context, SPARGE_ERROR_UNSUPPORTED,
                                    "device %d, %s: this build has no code for sm_%d (CMAKE_CUDA_ARCHITECTURES)",
-                                   cuda->device, cuda->properties.name, cuda->arch);
+                                   cuda->device, cuda->properties.name, arch);
     }
     status = cuda_check(context, code, "loading the kernels");
     if (status != SPARGE_OK)

@@ -18,7 +18,7 @@ typedef struct cuda_context {
     int device;
     cudaStream_t stream; /* non-blocking, the context's own */
     struct cudaDeviceProp properties;
-    int arch;               /* 90 for compute capability 9.0 */
+    int arch;               /* of the code that runs, 90 for sm_90: not always the device's */
     struct cuda_gate *gate; /* of hold and release: hold.cu */
 } cuda_context;
 

@@ -75,10 +75,12 @@ cudaError_t launch(const permute_args &args, int64_t bytes, cudaStream_t stream)
 
 } // namespace
 
-cudaError_t cuda_permute_probe(void)
+cudaError_t cuda_permute_probe(int *arch)
 {
-    cudaFuncAttributes attributes;
-    return cudaFuncGetAttributes(&attributes, permute_kernel<uint4>);
+    cudaFuncAttributes attributes = {};
+    const cudaError_t code = cudaFuncGetAttributes(&attributes, permute_kernel<uint4>);
+    *arch = attributes.binaryVersion;
+    return code;
 }
 
 sparge_status cuda_permute(sparge_context *context, const sparge_tensor *from, const sparge_tensor *to,

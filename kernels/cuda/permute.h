@@ -12,8 +12,9 @@ extern "C" {
 sparge_status cuda_permute(sparge_context *context, const sparge_tensor *from, const sparge_tensor *to,
                            const int64_t *source);
 
-/* Whether this build has code for the current device: what asking for a kernel's attributes says. */
-cudaError_t cuda_permute_probe(void);
+/* Whether this build has code for the current device: what asking for a kernel's attributes says. `arch`: which code it
+ * is that runs, 86 for sm_86: that of a device of another architecture where there is none of its own. */
+cudaError_t cuda_permute_probe(int *arch);
 
 #ifdef __cplusplus
 }

@@ -40,7 +40,7 @@ const char *cuda_unsupported_reason(const sparge_recipe *recipe, int arch)
     if (recipe->exp == SPARGE_EXP_FAST)
         return "exp = fast: the cuda backend has only the accurate exponential";
     if (recipe->arithmetic == SPARGE_ARITHMETIC_INT8_FP8 && arch < 89)
-        return "FP8 products need an sm_89 or later device";
+        return "FP8 products need an sm_89 or later device, and code for one in this build (CMAKE_CUDA_ARCHITECTURES)";
     return NULL;
 }
 

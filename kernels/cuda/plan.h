@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* Why the backend cannot execute a recipe on an architecture (90 for sm_90), or NULL if it can. */
+/* Why the backend cannot execute a recipe with the code of an architecture (90 for sm_90), or NULL if it can. */
 const char *cuda_unsupported_reason(const sparge_recipe *recipe, int arch);
 
 /* Does any head skip P V in the kernel, by lambda or by skip-softmax? */
