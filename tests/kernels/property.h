@@ -126,6 +126,7 @@ typedef enum property_freedom {
     PROPERTY_DEFAULTS = 0,
     PROPERTY_ANY,       /* each with probability 0.4 */
     PROPERTY_WITH_SKIP, /* the same, and in-kernel skipping always on */
+    PROPERTY_UPSTREAM,  /* the same, and parity mode always on: for methods that have it */
 } property_freedom;
 
 /* New parameters of the method. Those that need a file get one: a random block mask, written below `folder`. `text`

@@ -96,6 +96,8 @@ static int wanted(const sparge_method *method, const sparge_param_desc *desc, pr
         return 0;
     if (freedom == PROPERTY_WITH_SKIP && skips(method, desc))
         return 1;
+    if (freedom == PROPERTY_UPSTREAM && strcmp(desc->name, "compat") == 0)
+        return 1;
     return strcmp(desc->name, "compat") == 0 ? dice == 0 : dice < 4;
 }
 
@@ -161,7 +163,9 @@ sparge_params *property_params_create(const sparge_method *method, const sparge_
             set_heads(params, desc, problem->heads_q, rng, text, text_size);
             continue;
         }
-        if (desc->type == SPARGE_PARAM_CHOICE)
+        if (freedom == PROPERTY_UPSTREAM && strcmp(desc->name, "compat") == 0)
+            snprintf(value, sizeof value, "upstream");
+        else if (desc->type == SPARGE_PARAM_CHOICE)
             random_choice(desc->choices, rng, value, sizeof value);
         else
             random_number(desc, rng, value, sizeof value);
