@@ -15,9 +15,9 @@
  *
  * Two CTAs of four warps of 32 rows share an SM, so that one's softmax runs beside the other's products.
  *
- * With the PV skip, the rows of a unit vote on each tile between its maxima and its exponentials. Where the unit votes on
- * blocks of 128 keys, a turn is two tiles: the stages hold one turn, K(j+1) is loaded after the votes on turn j, V(j+1)
- * after its product.
+ * With the PV skip, the rows of a unit vote on each tile between its maxima and its exponentials. Where they vote on blocks
+ * of 128 keys, a turn is two tiles: the stages hold one turn, K(j+1) is loaded after the votes on turn j, V(j+1) after its
+ * product.
  *
  * Parity mode (kernels/cpu/attend/row_block.h) is some run-time values of the kernels with votes.
  *
@@ -205,13 +205,13 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
     /* Tiles before this one are seen by every row of the block. */
     const int whole_tiles = static_cast<int>(visible_end(first_row) / tile_keys);
     const int real_rows = static_cast<int>(last_row + 1 - first_row);
-    /* The list's address is made anew for every tile: kept, it would cost two registers that the loop does not have. */
-    const auto tile_at =
-        [&](int j) { /* the first of turn j; a second one follows it, or does not exist: no key of it */
-                     int r = work;
-                     asm volatile("" : "+r"(r));
-                     return args.list ? __ldg(args.list + r * args.list_stride + j * parts) : j * parts;
-        };
+    /* The first tile of turn j; a second one follows it, or holds no key that is seen. The list's address is made anew
+     * for every turn: kept, it would cost two registers that the loop does not have. */
+    const auto tile_at = [&](int j) {
+        int r = work;
+        asm volatile("" : "+r"(r));
+        return args.list ? __ldg(args.list + r * args.list_stride + j * parts) : j * parts;
+    };
     const auto stage_of = [&](int j, int part) { return parts == 2 ? part : j & 1; };
 
     constexpr int qk_size = A == arithmetic::f16 ? 2 : 1;
@@ -303,7 +303,7 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
     for (int j = 0; j < turns; j++) {
         const int first_tile = tile_at(j);
 
-        /* K(j) has landed for every warp, and every warp is done with P V(j-1): both older stages are free. */
+        /* K(j) has landed for every warp, and every warp is done with P V(j-1): the older stages are free. */
         ptx::cp_async_wait<1>();
         __syncthreads();
         if constexpr (parts == 1) {
@@ -538,12 +538,12 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
                     ptx::ldmatrix_x4(b, v_stage + d * 8 * S::v_bytes);
 #pragma unroll
                     for (int i = 0; i < m_tiles; i++) {
-                        float part[4] = {0, 0, 0, 0};
-                        ptx::mma_m16n8k32_e4m3(part, p[part][i][0], b[0], b[1]);
-                        ptx::mma_m16n8k32_e4m3(part, p[part][i][1], b[2], b[3]);
+                        float sum[4] = {0, 0, 0, 0};
+                        ptx::mma_m16n8k32_e4m3(sum, p[part][i][0], b[0], b[1]);
+                        ptx::mma_m16n8k32_e4m3(sum, p[part][i][1], b[2], b[3]);
 #pragma unroll
                         for (int e = 0; e < 4; e++)
-                            o[i][d][e] += part[e];
+                            o[i][d][e] += sum[e];
                     }
                 }
             } else {
