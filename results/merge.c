@@ -37,7 +37,9 @@ static const char *const add_run_sql[] = {
 static const char *const fill_run_sql[] = {
     "UPDATE main.run SET (ended_utc, status, note) ="
     " (SELECT there.ended_utc, there.status, there.note FROM source.run AS there WHERE there.id = ?1)"
-    " WHERE id = ?2 AND status = 'running'",
+    /* Of runs that are running here, or were taken for abandoned and have ended all the same. */
+    " WHERE id = ?2 AND (status = 'running' OR ended_utc IS NULL"
+    "  AND (SELECT there.ended_utc FROM source.run AS there WHERE there.id = ?1) IS NOT NULL)",
 
     "INSERT INTO main.point (" RS_POINT_COLUMNS ") SELECT " RS_POINT_COLUMNS
     " FROM source.point WHERE id IN (SELECT point_id FROM source.measurement WHERE run_id = ?1)"

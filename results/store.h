@@ -56,6 +56,8 @@ typedef struct rs_run {
 
 rs_status rs_run_begin(rs_store *store, const rs_run *run, int64_t *run_id, rs_error *error);
 rs_status rs_run_end(rs_store *store, int64_t run_id, const char *status, const char *note, rs_error *error);
+/* Ends a run whose process is gone: partial, and when it ended stays unknown. Nothing happens to a run that has ended. */
+rs_status rs_run_abandon(rs_store *store, int64_t run_id, rs_error *error);
 
 /* A point: what is measured, independent of when. Equal points (all fields below but settings) share one row and one
  * key. */

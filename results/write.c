@@ -172,6 +172,18 @@ rs_status rs_run_end(rs_store *store, int64_t run_id, const char *run_status, co
     return rs_finish(store, status, what, error);
 }
 
+rs_status rs_run_abandon(rs_store *store, int64_t run_id, rs_error *error)
+{
+    static const char what[] = "ending an abandoned run";
+    rs_status status = rs_begin(store, what, error);
+    if (status != RS_OK)
+        return status;
+    rs_query query;
+    rs_query_begin(&query, store, what, "UPDATE run SET status = 'partial' WHERE id = ?1 AND status = 'running'");
+    rs_bind_integer(&query, run_id);
+    return rs_finish(store, finish_write(&query, error), what, error);
+}
+
 /* Two spellings of the same parameters would be two points. */
 static rs_status check_parameters(const rs_store *store, const char *parameters, rs_error *error)
 {

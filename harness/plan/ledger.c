@@ -139,3 +139,45 @@ int sb_run_lock_is_held(const sb_run_lock *lock, int64_t run_id)
     struct flock byte = byte_of(run_id);
     return fcntl(lock->file, F_OFD_GETLK, &byte) == 0 && byte.l_type != F_UNLCK;
 }
+
+typedef struct left_open {
+    const sb_run_lock *lock;
+    const char *host;
+    int64_t *run;
+    size_t count, capacity;
+    int failed;
+} left_open;
+
+static int note_run(void *user, const rs_run *run)
+{
+    left_open *l = user;
+    if (strcmp(run->status, "running") != 0 || !run->host || strcmp(run->host, l->host) != 0 ||
+        sb_run_lock_is_held(l->lock, run->id))
+        return 0;
+    if (l->count == l->capacity) {
+        size_t larger = l->capacity ? 2 * l->capacity : 16;
+        int64_t *moved = larger <= SIZE_MAX / sizeof *moved ? realloc(l->run, larger * sizeof *moved) : NULL;
+        if (!moved) {
+            l->failed = 1;
+            return 1;
+        }
+        l->run = moved;
+        l->capacity = larger;
+    }
+    l->run[l->count++] = run->id;
+    return 0;
+}
+
+rs_status sb_runs_abandon(rs_store *store, const sb_run_lock *lock, const char *host, rs_error *error)
+{
+    left_open l = {.lock = lock, .host = host};
+    rs_status status = rs_runs(store, note_run, &l, error);
+    if (status == RS_OK && l.failed) {
+        *error = (rs_error){.status = RS_ERROR_OTHER, .text = "out of memory for the list of runs"};
+        status = RS_ERROR_OTHER;
+    }
+    for (size_t i = 0; i < l.count && status == RS_OK; i++)
+        status = rs_run_abandon(store, l.run[i], error);
+    free(l.run);
+    return status;
+}

@@ -39,4 +39,8 @@ int sb_run_lock_take(sb_run_lock *lock, int64_t run_id); /* 0, or -1 with errno 
 /* Does a living process hold the lock of this run? Not asked about the own run. */
 int sb_run_lock_is_held(const sb_run_lock *lock, int64_t run_id);
 
+/* Ends the runs of this host that nobody holds the lock of: killed processes left them open. A run that is between its
+ * beginning and its lock is taken for one of them, and puts that right when it ends. */
+rs_status sb_runs_abandon(rs_store *store, const sb_run_lock *lock, const char *host, rs_error *error);
+
 #endif

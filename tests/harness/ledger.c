@@ -39,13 +39,14 @@ static int close_file(void **state)
     return failed ? -1 : 0;
 }
 
-static int64_t begin_run(const char *binary)
+static int64_t begin(const char *binary, const char *host)
 {
     int64_t id;
     const rs_run run = {.started_utc = "2026-08-11T12:00:00.000Z",
                         .status = "running",
                         .git_dirty = -1,
                         .binary_sha256 = binary,
+                        .host = host,
                         .backend = "cpu",
                         .device_name = "test",
                         .device_units = 1,
@@ -53,6 +54,16 @@ static int64_t begin_run(const char *binary)
                         .cpu_threads = 1};
     assert_int_equal(rs_run_begin(store, &run, &id, &error), RS_OK);
     return id;
+}
+
+static int64_t begin_run(const char *binary)
+{
+    return begin(binary, NULL);
+}
+
+static int64_t begin_run_on(const char *host)
+{
+    return begin("now", host);
 }
 
 static rs_point point_of(int seqlen)
@@ -192,6 +203,48 @@ static void locks_die_with_their_process(void **state)
     close(ready[1]);
 }
 
+typedef struct statuses {
+    char of[8][16]; /* of run 1, 2, ... */
+    int ended[8];
+} statuses;
+
+static int note_status(void *user, const rs_run *run)
+{
+    statuses *s = user;
+    assert_in_range(run->id, 1, 7);
+    snprintf(s->of[run->id], sizeof s->of[0], "%s", run->status);
+    s->ended[run->id] = run->ended_utc != NULL;
+    return 0;
+}
+
+/* Only runs that are open, of this host, and whose lock nobody holds. */
+static void runs_of_dead_processes_are_ended(void **state)
+{
+    (void)state;
+    statuses s = {0};
+    sb_run_lock living, lock;
+    int64_t dead = begin_run_on("here"), held = begin_run_on("here"), elsewhere = begin_run_on("there"),
+            unknown = begin_run_on(NULL), done = begin_run_on("here");
+    assert_int_equal(rs_run_end(store, done, "done", NULL, &error), RS_OK);
+    assert_int_equal(sb_run_lock_open(path, &living), 0);
+    assert_int_equal(sb_run_lock_take(&living, held), 0);
+    assert_int_equal(sb_run_lock_open(path, &lock), 0);
+    assert_int_equal(sb_runs_abandon(store, &lock, "here", &error), RS_OK);
+    assert_int_equal(rs_runs(store, note_status, &s, &error), RS_OK);
+    assert_string_equal(s.of[dead], "partial");
+    assert_false(s.ended[dead]); /* nobody knows when */
+    assert_string_equal(s.of[held], "running");
+    assert_string_equal(s.of[elsewhere], "running");
+    assert_string_equal(s.of[unknown], "running");
+    assert_string_equal(s.of[done], "done");
+    sb_run_lock_close(&living);
+    assert_int_equal(sb_runs_abandon(store, &lock, "here", &error), RS_OK);
+    assert_int_equal(rs_runs(store, note_status, &s, &error), RS_OK);
+    assert_string_equal(s.of[held], "partial");
+    assert_string_equal(s.of[done], "done");
+    sb_run_lock_close(&lock);
+}
+
 int main(void)
 {
 #define WITH_FILE(test) cmocka_unit_test_setup_teardown(test, open_file, close_file)
@@ -200,6 +253,7 @@ int main(void)
         WITH_FILE(an_empty_file_has_an_empty_ledger),
         cmocka_unit_test(outcomes_are_finished_or_not),
         WITH_FILE(locks_die_with_their_process),
+        WITH_FILE(runs_of_dead_processes_are_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

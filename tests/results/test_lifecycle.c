@@ -195,6 +195,25 @@ static void a_run_ends(void **state)
     close_store(store);
 }
 
+static void an_abandoned_run_is_partial(void **state)
+{
+    char path[PATH_SIZE];
+    rs_error error;
+    last_row last;
+    rs_store *store = open_store(in_folder(*state, "abandoned.db", path), RS_WRITE);
+    int64_t run = begin_run(store);
+    begin_measurement(store, run, 64);
+    assert_ok(rs_run_abandon(store, run, &error), &error);
+    assert_ok(rs_rows(store, keep_row, &last, &error), &error);
+    assert_string_equal(last.run_status, "partial");
+    assert_string_equal(last.ended_utc, "NULL");                     /* nobody knows when */
+    assert_ok(rs_run_end(store, run, "done", NULL, &error), &error); /* it lived, and says so */
+    assert_ok(rs_run_abandon(store, run, &error), &error);
+    assert_ok(rs_rows(store, keep_row, &last, &error), &error);
+    assert_string_equal(last.run_status, "done");
+    close_store(store);
+}
+
 static void rows_that_do_not_exist_are_named(void **state)
 {
     char path[PATH_SIZE];
@@ -439,6 +458,7 @@ int main(void)
         cmocka_unit_test(what_is_not_known_reads_as_not_known),
         cmocka_unit_test(facts_stay_when_an_end_brings_none),
         cmocka_unit_test(a_run_ends),
+        cmocka_unit_test(an_abandoned_run_is_partial),
         cmocka_unit_test(rows_that_do_not_exist_are_named),
         cmocka_unit_test(wrong_visits_leave_nothing),
         cmocka_unit_test(wrong_points_are_refused),

@@ -148,6 +148,29 @@ static void a_run_that_went_on_is_brought_up_to_date(void **state)
     assert_same_content(source, older);
 }
 
+/* A copy whose run was taken for dead learns that it ended; from a copy of the living run it learns nothing. */
+static void an_abandoned_run_takes_the_end_that_it_had(void **state)
+{
+    char source[PATH_SIZE], early[PATH_SIZE], target[PATH_SIZE];
+    rs_error error;
+    rs_store *store = open_store(in_folder(*state, "living.db", source), RS_WRITE);
+    int64_t run = begin_run(store);
+    close_store(store);
+    merge(in_folder(*state, "early.db", early), source, 1, 0);
+    merge(in_folder(*state, "dead.db", target), source, 1, 0);
+    store = open_store(target, RS_WRITE);
+    assert_ok(rs_run_abandon(store, run, &error), &error);
+    close_store(store);
+    merge(target, early, 0, 1);
+    assert_int_equal(query_integer(target, "SELECT count(*) FROM run WHERE status = 'partial'"), 1);
+    store = open_store(source, RS_WRITE);
+    assert_ok(rs_run_end(store, run, "done", NULL, &error), &error);
+    close_store(store);
+    merge(target, source, 0, 1);
+    assert_int_equal(query_integer(target, "SELECT count(*) FROM run WHERE status = 'done'"), 1);
+    assert_same_content(source, target);
+}
+
 /* What is finished here stays as it is, also if the other copy went another way. */
 static void nothing_finished_is_overwritten(void **state)
 {
@@ -230,6 +253,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(merging_is_the_same_in_any_order_and_again),
         cmocka_unit_test(a_run_that_went_on_is_brought_up_to_date),
+        cmocka_unit_test(an_abandoned_run_takes_the_end_that_it_had),
         cmocka_unit_test(nothing_finished_is_overwritten),
         cmocka_unit_test(merging_needs_two_files_and_a_writer),
         cmocka_unit_test(a_source_in_use_can_be_merged),
