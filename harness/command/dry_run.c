@@ -1,16 +1,16 @@
-/* A table on stdout, the total on stderr. What the results file holds already is looked up, not touched. */
+/* A table on stdout, the totals on stderr. What the results file holds already is looked up, not touched. */
 #include "command/dry_run.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/database.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "measure/memory.h"
-#include "plan/ledger.h"
+#include "measure/need.h"
 #include "plan/record.h"
 
 /* The ledger of the results file; empty where there is no file yet. */
@@ -30,23 +30,52 @@ static int read_ledger(const sb_sweep_options *options, sb_ledger *ledger)
     return closed;
 }
 
+/* Bytes beyond any memory are no number. */
+static void add_bytes(an_table *table, uint64_t bytes)
+{
+    if (bytes > INT64_MAX)
+        an_table_number(table, NAN, "%.0f");
+    else
+        an_table_integer(table, (int64_t)bytes);
+}
+
 static void add_columns(an_table *table)
 {
     static const struct {
         const char *name;
         an_cell_type type;
-    } columns[] = {{"workload", AN_TEXT}, {"order", AN_TEXT},      {"batch", AN_NUMBER},       {"heads", AN_NUMBER},
-                   {"seqlen", AN_NUMBER}, {"head_dim", AN_NUMBER}, {"dtype", AN_TEXT},         {"causal", AN_TEXT},
-                   {"method", AN_TEXT},   {"bytes", AN_NUMBER},    {"predicted_s", AN_NUMBER}, {"note", AN_TEXT}};
+    } columns[] = {{"device", AN_TEXT},         {"workload", AN_TEXT},
+                   {"order", AN_TEXT},          {"batch", AN_NUMBER},
+                   {"heads", AN_NUMBER},        {"seqlen", AN_NUMBER},
+                   {"head_dim", AN_NUMBER},     {"dtype", AN_TEXT},
+                   {"causal", AN_TEXT},         {"method", AN_TEXT},
+                   {"bytes", AN_NUMBER},        {"input_bytes", AN_NUMBER},
+                   {"copy_bytes", AN_NUMBER},   {"workspace_bytes", AN_NUMBER},
+                   {"output_bytes", AN_NUMBER}, {"host_bytes", AN_NUMBER},
+                   {"predicted_s", AN_NUMBER},  {"note", AN_TEXT}};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         an_table_column(table, columns[i].name, columns[i].type);
 }
 
-static void add_point(an_table *table, const sb_point *point, const sb_prediction *prediction, const char *note)
+int sb_dry_run_begin(const sb_sweep_options *options, sb_dry_run *dry)
+{
+    int code = read_ledger(options, &dry->ledger);
+    if (code != SB_EXIT_OK)
+        return code;
+    dry->table = an_table_create();
+    if (!dry->table)
+        return sb_fail(SB_EXIT_ENVIRONMENT, "out of memory for the table");
+    add_columns(dry->table);
+    return SB_EXIT_OK;
+}
+
+static void add_point(an_table *table, const char *device, const sb_point *point, const sb_need *need, double seconds,
+                      const char *note)
 {
     const sparge_problem *problem = &point->workload.problem;
     char label[512];
     sb_point_label(point, label, sizeof label);
+    an_table_text(table, device);
     an_table_text(table, point->workload.name);
     an_table_text(table, wl_order_name(point->workload.order));
     an_table_integer(table, problem->batch);
@@ -56,72 +85,101 @@ static void add_point(an_table *table, const sb_point *point, const sb_predictio
     an_table_text(table, sparge_dtype_name(problem->dtype));
     an_table_text(table, sparge_causal_name(problem->causal));
     an_table_text(table, label);
-    if (prediction->bytes > INT64_MAX)
-        an_table_number(table, NAN, "%.0f");
-    else
-        an_table_integer(table, (int64_t)prediction->bytes);
-    an_table_number(table, prediction->ns / 1e9, "%.3g");
+    add_bytes(table, need->device);
+    add_bytes(table, need->inputs);
+    add_bytes(table, need->copies);
+    add_bytes(table, need->workspace);
+    add_bytes(table, need->output);
+    add_bytes(table, need->host);
+    an_table_number(table, seconds, "%.3g");
     an_table_text(table, note);
 }
 
-/* Why the point needs no measuring, or will not be measured; "" if it will. */
-static const char *note_of(const sb_ledger *ledger, const char *key, const sb_prediction *prediction,
-                           uint64_t available)
+/* What the totals are about. */
+typedef struct totals {
+    size_t due;
+    double ns;
+    uint64_t largest; /* on the device, of points that the method can do and that are not in the file */
+} totals;
+
+/* `note` says why the point needs no measuring, or will not be measured; "" if it will. */
+static int add_planned(sb_dry_run *dry, const sb_session *session, const sparge_device_info *device,
+                       const sb_memory *memory, const sb_point *point, const sb_prediction *prediction, totals *sum)
 {
-    const sb_ledger_entry *entry = sb_ledger_find(ledger, key);
+    sb_record record;
+    rs_error error;
+    sb_need need = {0};
+    sparge_error reason = {0};
+    char note[SB_REASON_TEXT] = "";
+    if (sb_record_point(point, device, &record, &error) != RS_OK)
+        return sb_fail(SB_EXIT_ENVIRONMENT, "%s", error.text);
+    const sb_ledger_entry *entry = sb_ledger_find(&dry->ledger, record.key);
+    const int can = !prediction->skipped && sb_need_of(session, point, &need, &reason) == SPARGE_OK;
     if (entry && sb_outcome_is_finished(entry->outcome))
-        return "in the file";
-    if (prediction->skipped)
-        return prediction->reason;
-    return prediction->bytes > available ? "needs more memory than is available" : "";
+        snprintf(note, sizeof note, "in the file");
+    else if (!can)
+        snprintf(note, sizeof note, "%s", prediction->skipped ? prediction->reason : reason.text);
+    else {
+        if (need.device > sum->largest)
+            sum->largest = need.device;
+        if (sb_need_fits(session, &need, memory, note, sizeof note)) {
+            sum->due++;
+            sum->ns += prediction->ns;
+        }
+    }
+    add_point(dry->table, device->name, point, &need, prediction->ns / 1e9, note);
+    return SB_EXIT_OK;
 }
 
-int sb_dry_run(const sb_arguments *arguments, const sb_sweep_options *options, const sb_points *points,
-               const sb_prediction *prediction, const sb_rates *rates, const sparge_device_info *device)
+static void add_totals(sb_dry_run *dry, const totals *sum, const sparge_device_info *device, const sb_memory *memory,
+                       const sb_points *points, const sb_rates *rates)
 {
-    sb_ledger ledger;
-    int code = read_ledger(options, &ledger);
-    if (code != SB_EXIT_OK)
-        return code;
-    uint64_t available = sb_memory_available_on(device), largest = 0;
-    if (options->measure.max_memory > 0 && options->measure.max_memory < available)
-        available = options->measure.max_memory;
-    double total_ns = 0.0;
-    size_t due = 0;
-    an_table *table = an_table_create();
-    if (table)
-        add_columns(table);
-    for (size_t i = 0; table && i < points->count && code == SB_EXIT_OK; i++) {
-        sb_record record;
-        rs_error error;
-        if (sb_record_point(&points->point[i], device, &record, &error) != RS_OK) {
-            code = sb_fail(SB_EXIT_ENVIRONMENT, "%s", error.text);
-            break;
-        }
-        const char *note = note_of(&ledger, record.key, &prediction[i], available);
-        add_point(table, &points->point[i], &prediction[i], note);
-        if (note[0] != '\0')
-            continue;
-        due++;
-        total_ns += prediction[i].ns;
-        if (prediction[i].bytes > largest)
-            largest = prediction[i].bytes;
-    }
+    char time[32], largest[32], left[32], total[32], equal[64] = "";
+    if (points->duplicates > 0)
+        snprintf(equal, sizeof equal, " (%zu equal ones left out)", points->duplicates);
+    sb_duration_text(sum->ns, time, sizeof time);
+    sb_memory_text(sum->largest, largest, sizeof largest);
+    sb_memory_text(memory->free, left, sizeof left);
+    sb_memory_text(memory->total, total, sizeof total);
+    sb_text_add(&dry->totals,
+                "sparge-bench: %zu point%s%s, %zu to measure; the largest needs %s, %s of the %s of %s are free; about "
+                "%s at the "
+                "%.3g GFLOP/s that dense-f16 just reached\n",
+                points->count, points->count == 1 ? "" : "s", equal, sum->due, largest, left, total,
+                memory->is_own ? device->name : "this machine", time, rates->dense_ops / 1e9);
+}
+
+int sb_dry_run_add(sb_dry_run *dry, const sb_session *session, const sparge_device_info *device,
+                   const sb_points *points, const sb_prediction *prediction, const sb_rates *rates)
+{
+    sb_memory memory;
+    sparge_error error = {0};
+    totals sum = {0};
+    if (sb_need_memory(session, &memory, &error) != SPARGE_OK)
+        return sb_fail(SB_EXIT_ENVIRONMENT, "%s", error.text);
+    int code = SB_EXIT_OK;
+    for (size_t i = 0; i < points->count && code == SB_EXIT_OK; i++)
+        code = add_planned(dry, session, device, &memory, &points->point[i], &prediction[i], &sum);
     if (code == SB_EXIT_OK)
-        code = sb_output_table(arguments, table, NULL);
-    an_table_destroy(table);
-    sb_ledger_release(&ledger);
-    if (code == SB_EXIT_OK && !options->quiet) {
-        char time[32], bytes[32], equal[64] = "";
-        if (points->duplicates > 0)
-            snprintf(equal, sizeof equal, " (%zu equal ones left out)", points->duplicates);
-        sb_duration_text(total_ns, time, sizeof time);
-        sb_memory_text(largest, bytes, sizeof bytes);
-        fprintf(stderr,
-                "sparge-bench: %zu point%s%s, %zu to measure; up to %s and the methods' workspace; about %s at the "
-                "%.3g GFLOP/s that dense-f16 just reached on %s\n",
-                points->count, points->count == 1 ? "" : "s", equal, due, bytes, time, rates->dense_ops / 1e9,
-                device->name);
-    }
+        add_totals(dry, &sum, device, &memory, points, rates);
     return code;
+}
+
+int sb_dry_run_print(const sb_arguments *arguments, sb_dry_run *dry, int quiet)
+{
+    int code = sb_output_table(arguments, dry->table, NULL);
+    char *lines = sb_text_take(&dry->totals);
+    if (code == SB_EXIT_OK && !lines)
+        code = sb_fail(SB_EXIT_ENVIRONMENT, "out of memory for the totals");
+    if (code == SB_EXIT_OK && !quiet)
+        fputs(lines, stderr);
+    free(lines);
+    return code;
+}
+
+void sb_dry_run_release(sb_dry_run *dry)
+{
+    an_table_destroy(dry->table);
+    sb_ledger_release(&dry->ledger);
+    free(sb_text_take(&dry->totals));
 }

@@ -31,20 +31,27 @@ typedef struct sweep {
     const sb_arguments *arguments;
     sb_sweep_options options;
     sb_points points;
-    sparge_context *context;
-    sb_session session;
+    sb_devices devices;
+    sparge_context **context; /* of each device */
     sb_provenance provenance;
     rs_store *store;
     sb_run_lock lock;
-    int64_t run_id; /* 0: not begun */
+    int64_t first_run_id; /* of this command; 0: none has begun */
     sb_ledger ledger;
     sb_progress progress;
-    sb_rates rates;
-    sb_prediction *prediction; /* of each point; NULL where nothing is drawn */
-    int64_t *measurement_id;   /* of each point; 0: none */
-    int64_t current_id;        /* the measurement that visits are added to */
+    int64_t *measurement_id; /* of each point on each device; 0: none */
     tally tally;
     an_table *summary; /* what stdout gets at the end */
+    sb_dry_run dry;
+
+    /* Of the device whose turn it is. */
+    int turn; /* from 0 */
+    sb_session session;
+    sparge_device_info device; /* the session's, named as results name it */
+    int64_t run_id;            /* 0: not begun */
+    sb_rates rates;
+    sb_prediction *prediction; /* of each point; NULL where nothing is drawn */
+    int64_t current_id;        /* the measurement that visits are added to */
 } sweep;
 
 static int fail_store(const rs_error *error)
@@ -131,12 +138,13 @@ static int find_entry(sweep *s, const char *key, const sb_ledger_entry **entry)
     return SB_EXIT_OK;
 }
 
-/* Begins the run, with the first point that has something to measure: a sweep that finds all points measured leaves no
- * run behind. */
+/* Begins the device's run, with the first point that has something to measure: a sweep that finds all points measured
+ * leaves no run behind. */
 static int begin_run(sweep *s)
 {
     rs_error error;
     char note[512];
+    sb_provenance_stamp(&s->provenance);
     rs_run run = sb_provenance_run(&s->provenance, &s->session.device);
     run.command = sb_command_line(s->arguments);
     run.seed = s->points.point[0].request.seed;
@@ -155,6 +163,8 @@ static int begin_run(sweep *s)
     run.note = note;
     if (rs_run_begin(s->store, &run, &s->run_id, &error) != RS_OK)
         return fail_store(&error);
+    if (s->first_run_id == 0)
+        s->first_run_id = s->run_id;
     if (sb_run_lock_take(&s->lock, s->run_id) != 0)
         return sb_fail(SB_EXIT_ENVIRONMENT, "%s: cannot lock the file for this run", s->options.database);
     return SB_EXIT_OK;
@@ -167,12 +177,13 @@ static int begin_measurement(sweep *s, const sb_point *point, const sb_record *r
     rs_error error;
     if (entry) {
         s->current_id = entry->measurement_id;
-        if (entry->run_is_open && rs_run_end(s->store, entry->run_id, "partial", NULL, &error) != RS_OK)
+        if (entry->run_is_open && entry->run_id != s->run_id &&
+            rs_run_abandon(s->store, entry->run_id, &error) != RS_OK)
             return fail_store(&error);
         return read_earlier(s, record->key, entry->measurement_id, earlier);
     }
     int64_t point_id;
-    char *repro = sb_sweep_repro(s->arguments, point->repro, s->session.device.backend);
+    char *repro = sb_sweep_repro(s->arguments, point->repro, s->device.backend, s->devices.first + s->turn);
     if (!repro)
         return sb_fail(SB_EXIT_ENVIRONMENT, "out of memory for a command");
     rs_status status = rs_point_intern(s->store, &record->point, &point_id, &error);
@@ -209,23 +220,24 @@ static int measure_point(sweep *s, const sb_point *point, const sb_record *recor
 static int visit_point(sweep *s, size_t index, double *measured_ns)
 {
     const sb_point *point = &s->points.point[index];
+    int64_t *measurement_id = &s->measurement_id[(size_t)s->turn * s->points.count + index];
     const sb_ledger_entry *entry = NULL;
     sb_record record;
     rs_error error;
     *measured_ns = 0.0;
-    if (sb_record_point(point, &s->session.device, &record, &error) != RS_OK)
+    if (sb_record_point(point, &s->device, &record, &error) != RS_OK)
         return fail_store(&error);
     int code = s->options.fresh && s->options.since == 0 ? SB_EXIT_OK : find_entry(s, record.key, &entry);
     if (code != SB_EXIT_OK)
         return code;
     if (entry && sb_outcome_is_finished(entry->outcome)) {
-        s->measurement_id[index] = entry->measurement_id;
+        *measurement_id = entry->measurement_id;
         s->tally.earlier[entry->outcome]++;
         s->tally.other_build += !entry->same_build;
         return SB_EXIT_OK;
     }
     if (entry && entry->run_id != s->run_id && sb_run_lock_is_held(&s->lock, entry->run_id)) {
-        s->measurement_id[index] = entry->measurement_id;
+        *measurement_id = entry->measurement_id;
         s->tally.elsewhere++;
         return SB_EXIT_OK;
     }
@@ -233,7 +245,7 @@ static int visit_point(sweep *s, size_t index, double *measured_ns)
         entry = NULL; /* half a measurement of another program is not continued by this one */
     int64_t begun_ns = sb_clock_ns();
     code = measure_point(s, point, &record, entry);
-    s->measurement_id[index] = s->current_id;
+    *measurement_id = s->current_id;
     *measured_ns = (double)(sb_clock_ns() - begun_ns);
     return code;
 }
@@ -249,8 +261,9 @@ static int visit_all(sweep *s)
         char label[512], line[1024];
         double elapsed_ns;
         sb_point_label(&s->points.point[i], label, sizeof label);
-        snprintf(line, sizeof line, "%s, %s, %lld tokens", label, s->points.point[i].workload.name,
-                 (long long)s->points.point[i].workload.problem.seqlen_q);
+        snprintf(line, sizeof line, "%s, %s, %lld tokens%s%s", label, s->points.point[i].workload.name,
+                 (long long)s->points.point[i].workload.problem.seqlen_q, s->devices.count > 1 ? ", " : "",
+                 s->devices.count > 1 ? s->device.name : "");
         sb_progress_point(&s->progress, line);
         code = visit_point(s, i, &elapsed_ns);
         sb_progress_done(&s->progress, s->prediction ? s->prediction[i].ns : 0.0, elapsed_ns);
@@ -264,7 +277,7 @@ static int visit_all(sweep *s)
 static int predict(sweep *s)
 {
     sparge_error error = {0};
-    if (sb_rates_measure(s->context, &s->rates, &error) != SPARGE_OK)
+    if (sb_rates_measure(s->session.context, &s->rates, &error) != SPARGE_OK)
         return sb_fail(SB_EXIT_ENVIRONMENT, "%s", error.text);
     s->prediction = sb_predict_all(&s->points, &s->options.measure, &s->rates);
     return s->prediction ? SB_EXIT_OK : sb_fail(SB_EXIT_ENVIRONMENT, "out of memory for the predictions");
@@ -281,15 +294,16 @@ static int end_run(sweep *s, int code)
     return code;
 }
 
-/* The rows of this sweep's points, in the order of the points. */
+/* The rows of this sweep's points, in the order of the devices and the points. */
 static int make_summary(sweep *s)
 {
     an_rows rows, mine = {0};
     rs_error error;
     if (an_rows_load(s->store, 0, &rows, &error) != RS_OK)
         return fail_store(&error);
-    mine.row = calloc(s->points.count, sizeof *mine.row);
-    for (size_t i = 0; mine.row && i < s->points.count; i++)
+    const size_t count = (size_t)s->devices.count * s->points.count;
+    mine.row = calloc(count, sizeof *mine.row);
+    for (size_t i = 0; mine.row && i < count; i++)
         for (size_t r = 0; r < rows.count; r++)
             if (s->measurement_id[i] != 0 && rows.row[r].row.measurement_id == s->measurement_id[i])
                 mine.row[mine.count++] = rows.row[r];
@@ -305,7 +319,7 @@ static void print_tally(const sweep *s)
     size_t earlier = 0;
     if (s->options.quiet)
         return;
-    fprintf(stderr, "sparge-bench: %zu points:", s->points.count);
+    fprintf(stderr, "sparge-bench: %zu points:", (size_t)s->devices.count * s->points.count);
     const char *comma = " ";
     for (int i = RS_DONE; i <= RS_UNMEASURED; i++) {
         earlier += t->earlier[i];
@@ -331,8 +345,8 @@ static void print_tally(const sweep *s)
 static int interrupted(const sweep *s)
 {
     fprintf(stderr, "sparge-bench: interrupted; resume with\n%s", sb_command_line(s->arguments));
-    if (s->options.fresh && s->options.since == 0 && s->run_id != 0)
-        fprintf(stderr, " --since %lld", (long long)s->run_id);
+    if (s->options.fresh && s->options.since == 0 && s->first_run_id != 0)
+        fprintf(stderr, " --since %lld", (long long)s->first_run_id);
     fprintf(stderr, "\n");
     return SB_EXIT_INTERRUPTED;
 }
@@ -344,17 +358,57 @@ static int judge(const sweep *s)
     return bad > 0 ? SB_EXIT_MEASUREMENT : SB_EXIT_OK;
 }
 
+/* With the session open. */
+static int measure_device(sweep *s)
+{
+    int code = sb_progress_draws(stderr, s->options.quiet) ? predict(s) : SB_EXIT_OK;
+    s->run_id = 0;
+    return code == SB_EXIT_OK ? end_run(s, visit_all(s)) : code;
+}
+
+static int list_device(sweep *s)
+{
+    int code = predict(s);
+    if (code != SB_EXIT_OK)
+        return code;
+    return sb_dry_run_add(&s->dry, &s->session, &s->device, &s->points, s->prediction, &s->rates);
+}
+
+/* One device after the other: only one session holds memory at a time. */
+static int on_each_device(sweep *s, int (*work)(sweep *s))
+{
+    int code = SB_EXIT_OK;
+    for (s->turn = 0; s->turn < s->devices.count && code == SB_EXIT_OK && !sb_interrupted(); s->turn++) {
+        sparge_context *context = s->context[s->turn];
+        if (sb_session_open(context, &s->options.measure, &s->session) == SPARGE_OK) {
+            s->device = s->session.device;
+            code = sb_devices_label(&s->devices, s->devices.first + s->turn, s->device.name);
+            if (code == SB_EXIT_OK)
+                code = work(s);
+        } else {
+            code = sb_fail(SB_EXIT_ENVIRONMENT, "%s", sparge_error_string(context));
+        }
+        sb_session_close(&s->session);
+        free(s->prediction);
+        s->prediction = NULL;
+    }
+    return code;
+}
+
 /* With the store open. */
 static int sweep_store(sweep *s)
 {
     if (sb_run_lock_open(s->options.database, &s->lock) != 0)
         return sb_fail(SB_EXIT_ENVIRONMENT, "%s: cannot lock the file for this run", s->options.database);
+    rs_error error;
+    if (sb_runs_abandon(s->store, &s->lock, s->provenance.host, &error) != RS_OK)
+        return fail_store(&error);
     int code = load_ledger(s);
     if (code != SB_EXIT_OK)
         return code;
     if (sb_interrupt_install() != 0)
         return sb_fail(SB_EXIT_ENVIRONMENT, "cannot handle Ctrl-C");
-    code = end_run(s, visit_all(s));
+    code = on_each_device(s, measure_device);
     return code == SB_EXIT_OK ? make_summary(s) : code;
 }
 
@@ -368,16 +422,9 @@ static int tell(const sweep *s)
     return code == SB_EXIT_OK ? judge(s) : code;
 }
 
-static int sweep_device(sweep *s)
+static int measure_all(sweep *s)
 {
-    int code = SB_EXIT_OK;
-    if (s->options.dry_run || sb_progress_draws(stderr, s->options.quiet))
-        code = predict(s);
-    if (code != SB_EXIT_OK)
-        return code;
-    if (s->options.dry_run)
-        return sb_dry_run(s->arguments, &s->options, &s->points, s->prediction, &s->rates, &s->session.device);
-    s->measurement_id = calloc(s->points.count, sizeof *s->measurement_id);
+    s->measurement_id = calloc((size_t)s->devices.count * s->points.count, sizeof *s->measurement_id);
     if (!s->measurement_id)
         return sb_fail(SB_EXIT_ENVIRONMENT, "out of memory for the list of points");
     s->store = sb_database_open(s->options.database, RS_WRITE);
@@ -385,12 +432,34 @@ static int sweep_device(sweep *s)
         return SB_EXIT_ENVIRONMENT;
     s->lock.file = -1;
     sb_provenance_gather(&s->provenance);
-    code = sweep_store(s);
+    int code = sweep_store(s);
     int closed = sb_database_close(s->store);
     sb_run_lock_close(&s->lock);
     if (code == SB_EXIT_OK)
         code = tell(s);
     return code == SB_EXIT_OK ? closed : code;
+}
+
+static int list_all(sweep *s)
+{
+    int code = sb_dry_run_begin(&s->options, &s->dry);
+    if (code == SB_EXIT_OK)
+        code = on_each_device(s, list_device);
+    return code == SB_EXIT_OK ? sb_dry_run_print(s->arguments, &s->dry, s->options.quiet) : code;
+}
+
+/* All of them before anything is measured: a device that this build has no code for is told at once. */
+static int open_devices(sweep *s)
+{
+    int code = sb_devices_parse(s->arguments, 1, &s->devices);
+    if (code != SB_EXIT_OK)
+        return code;
+    s->context = calloc((size_t)s->devices.count, sizeof(sparge_context *));
+    if (!s->context)
+        return sb_fail(SB_EXIT_ENVIRONMENT, "out of memory for %d devices", s->devices.count);
+    for (int i = 0; i < s->devices.count && code == SB_EXIT_OK; i++)
+        code = sb_devices_open(s->arguments, &s->devices, s->devices.first + i, &s->context[i]);
+    return code;
 }
 
 int sb_sweep_run(const sb_command *command, const sb_arguments *arguments)
@@ -401,19 +470,16 @@ int sb_sweep_run(const sb_command *command, const sb_arguments *arguments)
     if (code == SB_EXIT_OK)
         code = sb_points_create(arguments, &s.points);
     if (code == SB_EXIT_OK)
-        code = sb_context_open(arguments, &s.context);
-    if (code == SB_EXIT_OK) {
-        if (sb_session_open(s.context, &s.options.measure, &s.session) == SPARGE_OK)
-            code = sweep_device(&s);
-        else
-            code = sb_fail(SB_EXIT_ENVIRONMENT, "%s", sparge_error_string(s.context));
-        sb_session_close(&s.session);
-    }
+        code = open_devices(&s);
+    if (code == SB_EXIT_OK)
+        code = s.options.dry_run ? list_all(&s) : measure_all(&s);
     an_table_destroy(s.summary);
+    sb_dry_run_release(&s.dry);
     sb_ledger_release(&s.ledger);
     free(s.measurement_id);
-    free(s.prediction);
-    sparge_context_destroy(s.context);
+    for (int i = 0; s.context && i < s.devices.count; i++)
+        sparge_context_destroy(s.context[i]);
+    free(s.context);
     sb_points_release(&s.points);
     return code;
 }

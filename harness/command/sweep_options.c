@@ -26,13 +26,16 @@ static const sb_option options[] = {
      .help = "Only measurements of runs from this number on count as done: how an interrupted --fresh is resumed."},
     SB_FORMAT_OPTION("table"),
     {.name = "quiet", .letter = 'q', .help = "No progress, no notes on stderr; errors and failed points remain."},
-    {.name = "dry-run", .help = "Only list the points with their memory and predicted time; nothing is written."},
+    {.name = "dry-run",
+     .help = "Only list the points with the memory that each needs and its predicted time, beside the memory that is "
+             "free; nothing is written."},
     {.help = "Where to run"},
-    SB_DEVICE_OPTIONS,
+    SB_DEVICE_OPTIONS_OF("N|all", "Device of the backend, or all of them, one after the other."),
     {.name = "max-memory",
      .value = "BYTES",
      .default_value = "0",
-     .help = "Points that need more are skipped; 0 means what is available. k, m and g are 1024, 1024^2 and 1024^3."},
+     .help = "Points that need more are skipped before anything is allocated; 0 means what is free. k, m and g are "
+             "1024, 1024^2 and 1024^3."},
     {.help = "How to measure"},
     {.name = "visits",
      .value = "N",
@@ -72,8 +75,11 @@ const sb_command sb_command_sweep = {
         "point alone.\n\n"
         "Points that the file holds already are passed over, so a sweep that was interrupted or died is resumed by the "
         "same command, and a wider one measures only what is new. Several sweeps may write to one file at once.\n\n"
-        "A method that cannot do a problem is recorded as skipped, a point that fails is recorded with its reason, and "
-        "the sweep goes on. The exit code is 0 if all points are done or skipped, 4 if any failed or could not be "
+        "A method that cannot do a problem, or that needs more memory than is free, is recorded as skipped, a point "
+        "that "
+        "fails is recorded with its reason, and the sweep goes on. With --device all each device is a run of its own; "
+        "where a machine has several of one name, results tell them apart by UUID.\n\n"
+        "The exit code is 0 if all points are done or skipped, 4 if any failed or could not be "
         "measured, 130 after Ctrl-C. The first Ctrl-C ends after the current launch, a second one at once.",
     .examples = "sparge-bench sweep --seqlen 1k..8k --method dense-f16,sparge-int8-fp8 --db results.db\n"
                 "sparge-bench sweep --workload llama3.1-8b --seqlen 4k --heads 8 --set sparge-f16.tau=0.9,0.95,0.98 "
@@ -149,14 +155,16 @@ int sb_sweep_options_parse(const sb_arguments *arguments, sb_sweep_options *pars
     return code;
 }
 
-char *sb_sweep_repro(const sb_arguments *arguments, const char *point_command, const char *backend)
+char *sb_sweep_repro(const sb_arguments *arguments, const char *point_command, const char *backend, int device)
 {
-    static const char *const given[] = {"device", "threads",  "max-memory", "visits",    "launches",
-                                        "warmup", "min-time", "max-time",   "error-rows"};
+    static const char *const given[] = {"threads", "max-memory", "visits",   "launches",
+                                        "warmup",  "min-time",   "max-time", "error-rows"};
     sb_text text = {0};
     sb_text_add(&text, "%s", point_command);
     sb_text_add_word(&text, "--backend");
     sb_text_add_word(&text, backend);
+    if (sb_argument_count(arguments, "device") > 0)
+        sb_text_add(&text, " --device %d", device);
     for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
         if (sb_argument_count(arguments, given[i]) == 0)
             continue;

@@ -20,8 +20,8 @@ int sb_sweep_run(const sb_command *command, const sb_arguments *arguments);
 /* SB_EXIT_OK, or SB_EXIT_USAGE after one line on stderr. */
 int sb_sweep_options_parse(const sb_arguments *arguments, sb_sweep_options *options);
 
-/* The point's command with the measuring options that were given, on this backend; into a file of its own, so that it
+/* The point's command with the measuring options that were given, on this device; into a file of its own, so that it
  * measures even where the point stands already. To be freed; NULL if memory runs out. */
-char *sb_sweep_repro(const sb_arguments *arguments, const char *point_command, const char *backend);
+char *sb_sweep_repro(const sb_arguments *arguments, const char *point_command, const char *backend, int device);
 
 #endif

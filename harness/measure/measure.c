@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "measure/memory.h"
+#include "measure/need.h"
 
 /* What one call of sb_session_measure works with. */
 typedef struct course {
@@ -16,6 +16,7 @@ typedef struct course {
     const sb_point *point;
     const sparge_problem *problem;
     sb_result *result;
+    sb_need need;
     sparge_plan *plan;
     sparge_io io[SB_MAX_INPUT_SETS]; /* one for each set of inputs, all with the same output */
     int32_t visits;                  /* that stand */
@@ -112,32 +113,20 @@ static int end_with_context(course *c, sparge_status status)
     return end_with_status(c, status, sparge_error_string(c->session->context));
 }
 
-/* Refuses what would not fit. `host` and `device` bytes are about to be taken; one pool for backends on the host. */
-static int check_memory(course *c, const char *what, size_t device_bytes, size_t host_bytes)
+/* Refuses what would not fit before anything is taken for it. */
+static int check_memory(course *c)
 {
-    const sb_session *s = c->session;
-    char need[32], have[32];
-    int one_pool = strcmp(s->device.backend, "cuda") != 0;
-    uint64_t device = one_pool ? (uint64_t)device_bytes + host_bytes : device_bytes;
-    uint64_t available = sb_memory_available_on(&s->device);
-    if (s->options.max_memory > 0 && s->options.max_memory < available)
-        available = s->options.max_memory;
-    uint64_t host_available = one_pool ? UINT64_MAX : sb_memory_available();
-    if (device <= available && host_bytes <= host_available)
+    sb_memory memory;
+    sparge_error error = {0};
+    char reason[SB_REASON_TEXT];
+    sparge_status status = sb_need_of(c->session, c->point, &c->need, &error);
+    if (status == SPARGE_OK)
+        status = sb_need_memory(c->session, &memory, &error);
+    if (status != SPARGE_OK)
+        return end_with_status(c, status, error.text);
+    if (sb_need_fits(c->session, &c->need, &memory, reason, sizeof reason))
         return 0;
-    int device_short = device > available;
-    sb_memory_text(device_short ? device : host_bytes, need, sizeof need);
-    sb_memory_text(device_short ? available : host_available, have, sizeof have);
-    return end(c, RS_SKIPPED, "memory: %s need %s, %s are available", what, need, have);
-}
-
-/* How many sets of inputs of `bytes` keep twice the last-level cache between two uses of one. */
-static size_t input_sets_of(const sb_session *session, size_t bytes)
-{
-    if (!session->options.schedule.is_device)
-        return 1;
-    uint64_t sets = 2 * session->device.l2_bytes / (bytes > 0 ? bytes : 1) + 1;
-    return sets < SB_MAX_INPUT_SETS ? (size_t)sets : SB_MAX_INPUT_SETS;
+    return end(c, RS_SKIPPED, "%s", reason);
 }
 
 static int provide_inputs(course *c)
@@ -146,16 +135,8 @@ static int provide_inputs(course *c)
     if (s->input_sets > 0 && s->workload_index == c->point->workload_index)
         return 0;
     drop_inputs(s);
-    size_t bytes, largest;
-    sparge_tensor q = sparge_tensor_hnd(NULL, c->problem->dtype, c->problem->batch, c->problem->heads_q,
-                                        c->problem->seqlen_q, c->problem->head_dim);
-    if (sb_inputs_bytes(&c->point->workload, &bytes) != 0 || sb_tensor_bytes(&q, &largest) != 0)
-        return end(c, RS_SKIPPED, "memory: the inputs are larger than any memory");
-    size_t sets = input_sets_of(s, bytes); /* more than one only of inputs that are smaller than twice the cache */
-    if (check_memory(c, "the inputs", sets * bytes, c->point->workload.kind == WL_CAPTURED ? largest : 0) != 0)
-        return -1;
     s->workload_index = c->point->workload_index;
-    while (s->input_sets < sets) {
+    while (s->input_sets < c->need.sets) {
         sparge_error error = {0};
         sparge_status status = sb_inputs_create(s->context, &c->point->workload, &s->inputs[s->input_sets], &error);
         if (status != SPARGE_OK)
@@ -171,31 +152,15 @@ static int provide_plan(course *c)
     sparge_tensor *o = &c->io[0].o;
     *o = sparge_tensor_hnd(NULL, c->problem->dtype, c->problem->batch, c->problem->heads_q, c->problem->seqlen_q,
                            c->problem->head_dim);
-    size_t o_bytes, reference_bytes = 0;
-    if (sb_tensor_bytes(o, &o_bytes) != 0 ||
-        (s->options.error_rows != 0 && sb_reference_bytes(c->problem, s->options.error_rows, &reference_bytes) != 0))
-        return end(c, RS_SKIPPED, "memory: the output is larger than any memory");
-    if (s->has_reference)
-        reference_bytes = 0;
-    if (check_memory(c, "output and reference", o_bytes, reference_bytes) != 0)
-        return -1;
     sparge_status status = sparge_plan_create(s->context, c->point->params, c->problem, &c->plan);
     if (status != SPARGE_OK)
         return end_with_context(c, status);
-    /* The workspace is reserved by now, but its pages are not touched before the first launch. */
-    size_t workspace = sparge_plan_workspace_bytes(c->plan);
-    if (workspace > SIZE_MAX - o_bytes)
-        return end(c, RS_SKIPPED, "memory: the workspace is larger than any memory");
-    if (strcmp(s->device.backend, "cuda") == 0)
-        workspace = 0; /* taken already */
-    if (check_memory(c, "workspace, output and reference", workspace + o_bytes, reference_bytes) != 0)
-        return -1;
-    status = sparge_alloc(s->context, o_bytes, &o->data);
+    status = sparge_alloc(s->context, (size_t)c->need.output, &o->data);
     if (status != SPARGE_OK)
         return end_with_context(c, status);
     for (size_t i = 0; i < s->input_sets; i++)
         c->io[i] = (sparge_io){.q = s->inputs[i].q, .k = s->inputs[i].k, .v = s->inputs[i].v, .o = *o};
-    status = sparge_fill(s->context, o->data, 0xff, o_bytes);
+    status = sparge_fill(s->context, o->data, 0xff, (size_t)c->need.output);
     return status == SPARGE_OK ? 0 : end_with_context(c, status);
 }
 
@@ -219,10 +184,7 @@ static int warm_up(course *c, int64_t *launch_ns)
             return end(c, RS_PARTIAL, "interrupted");
     }
     /* Warm-up must not have written what the timed launches are checked for. */
-    size_t bytes;
-    if (sb_tensor_bytes(&c->io[0].o, &bytes) != 0)
-        return end(c, RS_FAILED, "the output has no size");
-    sparge_status status = sparge_fill(s->context, c->io[0].o.data, 0xff, bytes);
+    sparge_status status = sparge_fill(s->context, c->io[0].o.data, 0xff, (size_t)c->need.output);
     return status == SPARGE_OK ? 0 : end_with_context(c, status);
 }
 
@@ -412,7 +374,8 @@ int sb_session_measure(sb_session *session, const sb_point *point, const sb_earl
     sparge_status status = sparge_params_check(point->params, c.problem, &error);
     if (status != SPARGE_OK)
         end(&c, RS_SKIPPED, "%s", error.text);
-    else if (provide_inputs(&c) == 0 && provide_plan(&c) == 0 && warm_up(&c, &launch_ns) == 0 &&
+    else if (check_memory(&c) == 0 && provide_inputs(&c) == 0 && provide_plan(&c) == 0 &&
+             warm_up(&c, &launch_ns) == 0 &&
              run_visits(&c, sb_schedule_launches(&session->options.schedule, launch_ns), fn, user, &code) == 0 &&
              gather_facts(&c) == 0 && provide_reference(&c) == 0 && check_output(&c) == 0)
         judge_times(&c);

@@ -1,4 +1,4 @@
-/* One point from inputs to facts: memory check, plan, warm-up, visits, output check, error.
+/* One point from memory check to facts: inputs, plan, warm-up, visits, output check, error.
  *
  * A session belongs to one context and keeps what consecutive points share: events, and the inputs and the exact
  * reference of their workload. */
@@ -48,9 +48,10 @@ typedef struct sb_earlier {
 /* Called with every visit. Non-zero ends the measurement. */
 typedef int (*sb_visit_fn)(void *user, const rs_visit *visit);
 
+enum { SB_REASON_TEXT = SPARGE_ERROR_TEXT + 64 };
 typedef struct sb_result {
     rs_outcome outcome; /* done, skipped, partial, failed or unmeasured */
-    char reason[SPARGE_ERROR_TEXT + 64];
+    char reason[SB_REASON_TEXT];
     rs_facts facts;
     int has_facts;
 } sb_result;

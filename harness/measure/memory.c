@@ -17,7 +17,8 @@ static uint64_t read_number(const char *path)
     return value;
 }
 
-static uint64_t read_meminfo(void)
+/* The number of /proc/meminfo's line that begins with `key`, in bytes. */
+static uint64_t read_meminfo(const char *key)
 {
     char line[256];
     uint64_t kib = UINT64_MAX;
@@ -25,15 +26,18 @@ static uint64_t read_meminfo(void)
     if (!file)
         return UINT64_MAX;
     while (fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &kib) == 1)
+        if (strncmp(line, key, strlen(key)) == 0) {
+            if (sscanf(line + strlen(key), "%" SCNu64 " kB", &kib) != 1)
+                kib = UINT64_MAX;
             break;
+        }
     fclose(file);
     return kib > UINT64_MAX / 1024 ? UINT64_MAX : kib * 1024;
 }
 
 uint64_t sb_memory_available(void)
 {
-    uint64_t available = read_meminfo();
+    uint64_t available = read_meminfo("MemAvailable:");
     uint64_t limit = read_number("/sys/fs/cgroup/memory.max");
     uint64_t used = read_number("/sys/fs/cgroup/memory.current");
     if (limit == UINT64_MAX || used == UINT64_MAX)
@@ -42,11 +46,19 @@ uint64_t sb_memory_available(void)
     return left < available ? left : available;
 }
 
-uint64_t sb_memory_available_on(const sparge_device_info *info)
+static uint64_t total_of_host(void)
 {
-    if (strcmp(info->backend, "cpu") == 0 || strcmp(info->backend, "fake") == 0)
-        return sb_memory_available();
-    return info->memory_bytes > 0 ? info->memory_bytes : UINT64_MAX;
+    uint64_t total = read_meminfo("MemTotal:"), limit = read_number("/sys/fs/cgroup/memory.max");
+    return limit < total ? limit : total;
+}
+
+sparge_status sb_memory_of(sparge_context *context, sb_memory *memory)
+{
+    sparge_status status = sparge_device_get_memory(context, &memory->free, &memory->total);
+    memory->is_own = memory->free != UINT64_MAX;
+    if (status == SPARGE_OK && !memory->is_own)
+        *memory = (sb_memory){.free = sb_memory_available(), .total = total_of_host()};
+    return status;
 }
 
 void sb_memory_text(uint64_t bytes, char *text, size_t size)

@@ -11,8 +11,12 @@
  * UINT64_MAX if the system does not say. */
 uint64_t sb_memory_available(void);
 
-/* The same for the memory of a backend: the host's for cpu and fake, the device's for others. */
-uint64_t sb_memory_available_on(const sparge_device_info *info);
+/* The memory that a backend computes in: the device's own, or the host's. */
+typedef struct sb_memory {
+    int is_own;
+    uint64_t free, total; /* UINT64_MAX if the system does not say */
+} sb_memory;
+sparge_status sb_memory_of(sparge_context *context, sb_memory *memory);
 
 /* "12.3 GiB" */
 void sb_memory_text(uint64_t bytes, char *text, size_t size);

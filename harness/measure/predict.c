@@ -91,26 +91,11 @@ sparge_status sb_rates_measure(sparge_context *context, sb_rates *rates, sparge_
     return SPARGE_OK;
 }
 
-static uint64_t predict_bytes(const sb_point *point, const sb_measure_options *options)
-{
-    const sparge_problem *problem = &point->workload.problem;
-    sparge_tensor o =
-        sparge_tensor_hnd(NULL, problem->dtype, problem->batch, problem->heads_q, problem->seqlen_q, problem->head_dim);
-    size_t inputs, output, reference = 0;
-    if (sb_inputs_bytes(&point->workload, &inputs) != 0 || sb_tensor_bytes(&o, &output) != 0 ||
-        (options->error_rows != 0 && sb_reference_bytes(problem, options->error_rows, &reference) != 0))
-        return UINT64_MAX;
-    uint64_t sum = inputs;
-    if (output > UINT64_MAX - sum || reference > UINT64_MAX - sum - output)
-        return UINT64_MAX;
-    return sum + output + reference;
-}
-
 /* `first`: no earlier point of the sweep has this workload. */
 static sb_prediction predict(const sb_point *point, const sb_measure_options *options, const sb_rates *rates, int first)
 {
     const sparge_problem *problem = &point->workload.problem;
-    sb_prediction prediction = {.bytes = predict_bytes(point, options)};
+    sb_prediction prediction = {0};
     sparge_error error = {0};
     if (sparge_params_check(point->params, problem, &error) != SPARGE_OK) {
         prediction.skipped = 1;

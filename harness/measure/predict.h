@@ -1,4 +1,4 @@
-/* What a sweep will take: memory from the shapes, time from the dense operations at a rate measured in a fraction of a
+/* The time that a sweep will take, from the dense operations at a rate measured in a fraction of a
  * second with dense-f16. An upper bound for methods that skip work, and no more than an estimate for all. */
 #ifndef HARNESS_PREDICT_H
 #define HARNESS_PREDICT_H
@@ -14,9 +14,8 @@ typedef struct sb_rates {
 sparge_status sb_rates_measure(sparge_context *context, sb_rates *rates, sparge_error *error);
 
 typedef struct sb_prediction {
-    double ns;      /* warm-up, visits, and the reference if the point is the first of its workload */
-    uint64_t bytes; /* inputs, output, reference; without the method's workspace. UINT64_MAX: more than that */
-    int skipped;    /* the method cannot do the problem */
+    double ns;   /* warm-up, visits, and the reference if the point is the first of its workload */
+    int skipped; /* the method cannot do the problem */
     char reason[SPARGE_ERROR_TEXT];
 } sb_prediction;
 

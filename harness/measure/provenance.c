@@ -60,7 +60,7 @@ static void describe_system(sb_provenance *provenance)
              system.sysname, system.release, system.machine);
 }
 
-static void stamp(char text[48])
+void sb_provenance_stamp(sb_provenance *provenance)
 {
     struct timespec now;
     struct tm utc;
@@ -69,7 +69,7 @@ static void stamp(char text[48])
     if (!gmtime_r(&now.tv_sec, &utc))
         return;
     strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &utc);
-    snprintf(text, 48, "%s.%03ldZ", seconds, now.tv_nsec / 1000000);
+    snprintf(provenance->started_utc, sizeof provenance->started_utc, "%s.%03ldZ", seconds, now.tv_nsec / 1000000);
 }
 
 void sb_provenance_gather(sb_provenance *provenance)
@@ -85,7 +85,7 @@ void sb_provenance_gather(sb_provenance *provenance)
     describe_system(provenance);
     if (!read_key("/proc/cpuinfo", "model name", ':', provenance->cpu_model, sizeof provenance->cpu_model))
         provenance->cpu_model[0] = '\0';
-    stamp(provenance->started_utc);
+    sb_provenance_stamp(provenance);
 }
 
 static const char *known(const char *text)
@@ -115,6 +115,8 @@ rs_run sb_provenance_run(const sb_provenance *provenance, const sparge_device_in
         .host = known(provenance->host),
         .os = known(provenance->os),
         .cpu_model = known(provenance->cpu_model),
+        .driver = known(device->driver),
+        .cuda_runtime = known(device->runtime),
         .cpu_threads = on_host ? device->units : -1,
     };
 }

@@ -67,6 +67,119 @@ print(sqlite3.connect(sys.argv[1]).execute("SELECT count(*) FROM run").fetchone(
     [ -z "$(ls)" ]
 }
 
+@test "a dry run tells the memory of each point, and of the device" {
+    export SPARGE_FAKE=memory=4000000
+    run --separate-stderr sb sweep --backend fake --threads 1 --workload random --heads 1 --head-dim 64 --seqlen 1k,64k \
+        --method dense-f16 --dry-run --format json
+    [ "$status" -eq 0 ]
+    json 'all(row["bytes"] == sum(row[part + "_bytes"] for part in ("input", "copy", "workspace", "output")) for row in data["rows"])'
+    json '[row["input_bytes"] for row in data["rows"]] == [3 * 2 * 64 * n for n in (1024, 65536)]'
+    json '[row["output_bytes"] for row in data["rows"]] == [2 * 64 * n for n in (1024, 65536)]'
+    json 'all(row["workspace_bytes"] > 0 and row["device"] == "fake device" for row in data["rows"])'
+    json 'data["rows"][0]["note"] == ""'
+    json '"memory: needs" in data["rows"][1]["note"] and data["rows"][1]["note"].endswith("3.8 MiB of 3.8 MiB are free")'
+    [[ $stderr == *"2 points, 1 to measure; the largest needs 4"*"MiB, 3.8 MiB of the 3.8 MiB of fake device are free"* ]]
+    [ "$(wc -l <<<"$stderr")" -eq 1 ]
+}
+
+@test "a point that does not fit is skipped with one line, and the sweep goes on" {
+    export SPARGE_FAKE=memory=4000000
+    run --separate-stderr sb sweep --backend fake --threads 1 --workload random --heads 1 --head-dim 64 --seqlen 64k,1k \
+        --method dense-f16 --visits 1 --launches 1 --db small.db --format json
+    [ "$status" -eq 0 ]
+    json '[row["status"] for row in data["rows"]] == ["skipped", "done"]'
+    [ "$(grep -c 'skipped: memory: needs .*MiB of 3.8 MiB are free' <<<"$stderr")" -eq 1 ]
+    [ "$(wc -l <<<"$stderr")" -eq 2 ] # and the tally
+    fine export small.db --where status=skipped --format json
+    json 'data["rows"][0]["reason"].startswith("memory: needs ")'
+}
+
+# column DB COLUMN: a column of the runs with their devices, in the order of the runs.
+column() {
+    python3 -c 'import sqlite3, sys
+rows = sqlite3.connect(sys.argv[1]).execute(
+    "SELECT " + sys.argv[2] + " FROM run JOIN device ON device.id = device_id ORDER BY run.id")
+print(*(row[0] for row in rows), sep=",")' "$1" "$2"
+}
+
+@test "--device all measures on each device, one run each" {
+    export SPARGE_FAKE=devices=3
+    fake_sweep all.db --device all
+    [ "$(column all.db device.uuid)" = FAKE-0,FAKE-1,FAKE-2 ]
+    [ "$(column all.db status)" = done,done,done ]
+    fine export all.db --format json
+    json 'len(data["rows"]) == 12 and all(row["status"] == "done" for row in data["rows"])'
+    json '[row["device"] for row in data["rows"]] == ["fake device (FAKE-%d)" % d for d in range(3) for i in range(4)]'
+    json '[row["run"] for row in data["rows"]] == [1] * 4 + [2] * 4 + [3] * 4'
+    json 'all("--device %d " % (row["run"] - 1) in row["repro"] for row in data["rows"])'
+    # Nothing is left to do, on all or on one of them.
+    fake_sweep all.db --device all
+    fake_sweep all.db --device 1
+    [ "$(runs_of all.db)" -eq 3 ]
+    # The summary has a row for each point on each device.
+    run --separate-stderr sb sweep --backend fake --workload random --heads 1 --head-dim 64 --threads 1 \
+        --seqlen 128,256 --method dense-f16,sparge-f16 --visits 5 --launches 4 --db all.db --device all --format json
+    [ "$status" -eq 0 ]
+    json 'len(data["rows"]) == 12'
+    [[ $stderr == *"12 points: 12 measured before"* ]]
+}
+
+@test "a row of --device all is repeated on its device" {
+    export SPARGE_FAKE=devices=2
+    fake_sweep all.db --device all
+    local repro
+    repro=$(sb export all.db --where method=sparge-f16 --format json |
+        python3 -c 'import json, sys; print(json.load(sys.stdin)["rows"][3]["repro"])')
+    run bash -c 'sparge-bench() { "$SPARGE_BENCH" "$@"; }; eval "$1"' bash "$repro"
+    [ "$status" -eq 0 ]
+    [ "$(column repro.db device.uuid)" = FAKE-1 ]
+    fine export repro.db --format json
+    local key
+    key=$(grep -o '"point_key":"[^"]*"' <<<"$output")
+    [ -n "$key" ]
+    [[ $(sb export all.db --where method=sparge-f16 --format json) == *"$key"* ]]
+}
+
+@test "a dry run of all devices lists them all" {
+    export SPARGE_FAKE=devices=2
+    fake_sweep all.db --device 1
+    run --separate-stderr sb sweep --backend fake --workload random --heads 1 --head-dim 64 --threads 1 \
+        --seqlen 128,256 --method dense-f16,sparge-f16 --db all.db --device all --dry-run --format json
+    [ "$status" -eq 0 ]
+    json '[row["device"] for row in data["rows"]] == ["fake device (FAKE-%d)" % d for d in range(2) for i in range(4)]'
+    json '[row["note"] for row in data["rows"]] == [""] * 4 + ["in the file"] * 4'
+    [ "$(grep -c '4 points, [04] to measure' <<<"$stderr")" -eq 2 ]
+}
+
+@test "an interrupted sweep of all devices is resumed by the same command" {
+    export SPARGE_FAKE=devices=2,sleep_ms=30
+    "$SPARGE_BENCH" sweep --backend fake --threads 1 --workload random --heads 1 --head-dim 64 --seqlen 64 \
+        --method dense-f16,window --visits 2 --launches 4 --quiet --db cut.db --device all >/dev/null 2>err 3>&- &
+    local pid=$!
+    for _ in $(seq 500); do
+        [ -e cut.db ] && [ "$(runs_of cut.db 2>/dev/null || echo 0)" -ge 2 ] && break
+        sleep 0.02
+    done
+    kill -INT "$pid"
+    local code=0
+    wait "$pid" || code=$?
+    [ "$code" -eq 130 ]
+    grep -q 'resume with' err
+    SPARGE_FAKE=devices=2 run sb sweep --backend fake --threads 1 --workload random --heads 1 --head-dim 64 --seqlen 64 \
+        --method dense-f16,window --visits 2 --launches 4 --quiet --db cut.db --device all
+    [ "$status" -eq 0 ]
+    fine export cut.db --all --format json
+    json 'sorted((row["device"], row["method"], row["status"]) for row in data["rows"]) == [("fake device (FAKE-%d)" % d, m, "done") for d in range(2) for m in ("dense-f16", "window")]'
+}
+
+@test "a run names its driver and CUDA runtime, on a CPU neither" {
+    fake_sweep fake.db
+    [ "$(column fake.db "driver || ' ' || cuda_runtime")" = "scripted none" ]
+    cpu_sweep >/dev/null
+    [ "$(column cpu.db driver)" = None ]
+    [ "$(column cpu.db cuda_runtime)" = None ]
+}
+
 @test "a method that fails is recorded and the sweep goes on" {
     SPARGE_FAKE=fail=dense-f16 run --separate-stderr fake_sweep broken.db
     [ "$status" -eq 4 ]
@@ -90,7 +203,9 @@ print(sqlite3.connect(sys.argv[1]).execute("SELECT count(*) FROM run").fetchone(
         sweep --db x.db --method sparge-f16,sparge-int8-f16 --set tau=0.9
     refused 2 "--visits" sweep --db x.db --visits=-1
     refused 2 "backend gpu: unknown" sweep --db x.db --backend gpu
-    refused 3 "device 7" sweep --db x.db --backend cpu --device 7
+    refused 3 "--device 7: this machine has 1 cpu device, numbers 0 to 0" sweep --db x.db --backend cpu --device 7
+    refused 2 "--device -1" sweep --db x.db --device=-1
+    refused 2 "--device 0,1: takes one number" sweep --db x.db --device 0,1
     refused 3 "/no/such/folder/x.db" sweep --db /no/such/folder/x.db --backend fake --seqlen 128 --heads 1
     [ -z "$(ls)" ]
 }

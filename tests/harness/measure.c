@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "command/commands.h"
-#include "measure/measure.h"
+#include "measure/need.h"
 #include "point_arguments.h"
 
 enum { MAX_SAMPLES = 4096, MAX_VISITS = 64 };
@@ -218,35 +218,103 @@ static void what_a_method_cannot_do_is_skipped(void **state)
     close_bench(&b);
 }
 
+/* What the first point of `small` needs: Q, K, V take 3 * 2 * 128 * 64 * 2 bytes, O as much as Q, the reference four times
+ * that; the workspace is the plan's to say. */
+static sb_need need_of(const bench *b)
+{
+    sb_need need;
+    sparge_error error = {0};
+    assert_int_equal(sb_need_of(&b->session, &b->points.point[0], &need, &error), SPARGE_OK);
+    assert_int_equal(need.inputs, 3 * 2 * 128 * 64 * 2);
+    assert_int_equal(need.output, 2 * 128 * 64 * 2);
+    assert_int_equal(need.host, 2 * 128 * 64 * 8);
+    assert_true(need.workspace > 0);
+    assert_int_equal(need.device, need.inputs + need.copies + need.workspace + need.output);
+    return need;
+}
+
 static void points_without_memory_are_skipped(void **state)
 {
     (void)state;
     bench b;
     open_bench(&b, "fake", "", small, 3, 1);
-    /* Q, K, V take 3 * 2 * 128 * 64 * 2 bytes, O the same as Q, the reference four times that. */
-    const size_t inputs = 3 * 2 * 128 * 64 * 2, output = inputs / 3, reference = 4 * output;
-    b.session.options.max_memory = inputs - 1;
+    sb_need need = need_of(&b);
+    /* In the host's memory the reference counts too. */
+    b.session.options.max_memory = need.device + need.host - 1;
     sb_result result = measure(&b, 0);
     assert_int_equal(result.outcome, RS_SKIPPED);
-    assert_non_null(strstr(result.reason, "the inputs need 96.0 KiB"));
-    assert_false(b.session.input_sets);
-    b.session.options.max_memory = output + reference - 1;
-    result = measure(&b, 0);
-    assert_int_equal(result.outcome, RS_SKIPPED);
-    assert_non_null(strstr(result.reason, "output and reference"));
-    b.session.options.max_memory = output + reference;
-    result = measure(&b, 0);
-    assert_int_equal(result.outcome, RS_SKIPPED);
-    assert_non_null(strstr(result.reason, "workspace"));
+    assert_non_null(strstr(result.reason, "memory: needs "));
+    assert_non_null(strstr(result.reason, "(inputs 96.0 KiB, copies 0 B, workspace "));
+    assert_non_null(strstr(result.reason, "output 32.0 KiB, reference 128.0 KiB), --max-memory allows "));
+    assert_null(strchr(result.reason, '\n'));
+    assert_false(b.session.input_sets); /* nothing was taken */
     assert_int_equal(b.log->visits, 0);
-    b.session.options.max_memory = 0;
+    b.session.options.max_memory++;
     assert_int_equal(measure(&b, 0).outcome, RS_DONE);
     close_bench(&b);
-    /* An allocator that fails all the same is a failure with its reason. */
-    open_bench(&b, "fake", "memory=100000", small, 3, 1);
-    result = measure(&b, 0);
-    assert_int_equal(result.outcome, RS_FAILED);
-    assert_true(result.reason[0] != '\0');
+}
+
+/* The limits are exact: with every byte of the need there the point is measured, and with one less it is not begun. */
+static void a_device_with_little_memory_is_asked_before_it_is_used(void **state)
+{
+    (void)state;
+    bench b;
+    char scenario[64];
+    uint64_t left, total;
+    open_bench(&b, "fake", "memory=1073741824", small, 3, 1);
+    sb_need need = need_of(&b);
+    b.session.options.schedule.is_device = 1;
+    b.session.device.l2_bytes = need.inputs; /* two sets beside the first hold twice the cache */
+    sb_need rotated = need_of(&b);
+    assert_int_equal(rotated.sets, 3);
+    assert_int_equal(rotated.copies, 2 * need.inputs);
+    close_bench(&b);
+
+    for (int rotates = 0; rotates < 2; rotates++) {
+        const uint64_t enough = rotates ? rotated.device : need.device;
+        for (int missing = 0; missing < 2; missing++) {
+            snprintf(scenario, sizeof scenario, "memory=%llu", (unsigned long long)enough - (unsigned)missing);
+            open_bench(&b, "fake", scenario, small, 3, 1);
+            b.session.options.schedule.is_device = rotates;
+            b.session.device.l2_bytes = need.inputs;
+            sb_result result = measure(&b, 0);
+            assert_int_equal(result.outcome, missing ? RS_SKIPPED : RS_DONE);
+            assert_int_equal(b.session.input_sets, missing ? 0 : rotates ? 3 : 1);
+            if (missing) {
+                assert_int_equal(sparge_device_get_memory(b.context, &left, &total), SPARGE_OK);
+                assert_int_equal(left, total);
+                assert_non_null(strstr(result.reason, " are free"));
+                assert_null(strstr(result.reason, "reference"));
+            } else { /* and once more: what the session holds is not missed */
+                b.log->visits = b.log->samples = 0;
+                assert_int_equal(measure(&b, 0).outcome, RS_DONE);
+            }
+            close_bench(&b);
+        }
+    }
+}
+
+static void need_is_counted_in_64_bits(void **state)
+{
+    (void)state;
+    bench b;
+    sb_need need;
+    sb_memory memory;
+    sparge_error error = {0};
+    char reason[SB_REASON_TEXT];
+    open_bench(&b, "fake", "memory=1073741824",
+               "--method dense-f16 --workload random --batch 8 --heads 64 --head-dim 128 --seqlen 1m", 3, 1);
+    const uint64_t elements = (uint64_t)8 * 64 * 128 << 20; /* 2^36 */
+    assert_int_equal(sb_need_of(&b.session, &b.points.point[0], &need, &error), SPARGE_OK);
+    assert_int_equal(need.inputs, 3 * 2 * elements);
+    assert_int_equal(need.output, 2 * elements);
+    assert_true(need.device > 4 * 2 * elements && need.device < UINT64_MAX);
+    assert_int_equal(sb_need_memory(&b.session, &memory, &error), SPARGE_OK);
+    assert_true(memory.is_own && memory.free == 1073741824 && memory.total == 1073741824);
+    assert_false(sb_need_fits(&b.session, &need, &memory, reason, sizeof reason));
+    assert_non_null(strstr(reason, "inputs 384.0 GiB, copies 0 B, workspace "));
+    assert_non_null(strstr(reason, "output 128.0 GiB), 1.0 GiB of 1.0 GiB are free"));
+    assert_int_equal(measure(&b, 0).outcome, RS_SKIPPED);
     close_bench(&b);
 }
 
@@ -533,6 +601,8 @@ int main(void)
         cmocka_unit_test(launches_that_fail_fail_the_point),
         cmocka_unit_test(what_a_method_cannot_do_is_skipped),
         cmocka_unit_test(points_without_memory_are_skipped),
+        cmocka_unit_test(a_device_with_little_memory_is_asked_before_it_is_used),
+        cmocka_unit_test(need_is_counted_in_64_bits),
         cmocka_unit_test(interrupted_points_are_continued),
         cmocka_unit_test(the_time_cap_is_told),
         cmocka_unit_test(a_recorder_that_fails_ends_the_measurement),

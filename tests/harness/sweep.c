@@ -234,8 +234,10 @@ static void killed_sweeps_are_resumed_by_the_same_command(void **state)
     assert_int_equal(h.rows, 6);
     assert_true(keys_differ(&h));
     assert_int_equal(count_outcome(&h, RS_DONE), 6);
-    for (int i = 0; i < h.rows; i++)
+    for (int i = 0; i < h.rows; i++) {
         assert_samples("r.db", h.measurement[i], 9, 3);
+        assert_string_not_equal(h.run_status[i], "running"); /* the killed ones are known to be dead */
+    }
     assert_int_equal(access("r.db-wal", F_OK), -1);
     /* And once more: nothing is left to do. */
     assert_int_equal(run("", six_points), 0);
@@ -423,7 +425,7 @@ static const exit_case exits[] = {
     {"fail=window", TINY "--method dense-f16,window,sparge-f16 --db e.db", 4, "2 done, 1 failed"},
     {"lost=1", TINY "--method dense-f16 --db f.db", 4, "unmeasured: the timer lost"},
     {"zero=1", TINY "--method dense-f16 --db g.db", 4, "unmeasured: the timer gave 0 ns"},
-    {"", TINY "--method dense-f16 --max-memory 1k --db h.db", 0, "skipped: memory: the inputs need"},
+    {"", TINY "--method dense-f16 --max-memory 1k --db h.db", 0, "--max-memory allows 1.0 KiB"},
     {"", TINY "--method dense-f16", 2, "needs --db"},
     {"", TINY "--method dense-f17 --db x.db", 2, "did you mean"},
     {"", TINY "--method dense-f16 --db x.db --visits x", 2, "--visits x"},
@@ -433,6 +435,9 @@ static const exit_case exits[] = {
     {"", TINY "--method dense-f16 --db x.db --format yaml", 2, "yaml"},
     {"nonsense", TINY "--method dense-f16 --db x.db", 2, "nonsense"},
     {"", TINY "--backend nope --db x.db", 2, "nope"},
+    {"devices=2", TINY "--device 2 --db x.db", 3, "--device 2: this machine has 2 fake devices, numbers 0 to 1"},
+    {"", TINY "--device every --db x.db", 2, "--device every"},
+    {"", "sparge-bench verify --backend fake --device all", 2, "--device all"},
     {"", TINY "--backend cuda --device 1000 --db x.db", 3, "cuda"},
     {"", TINY "--method dense-f16 --db nowhere/x.db", 3, "nowhere/x.db"},
     {"", TINY "--method dense-f16 --db .", 3, "sparge-bench: "},
