@@ -72,29 +72,50 @@ static void add_details(an_table *table, const char *topic, const char *details)
     }
 }
 
+/* What only a context tells: whether this build can use the device, and what of its memory is free. */
+static void add_use(an_table *table, const char *topic, const char *backend, int device)
+{
+    sparge_error error = {.status = SPARGE_OK};
+    sparge_context *context = NULL;
+    sb_memory memory;
+    if (sparge_context_create(backend, device, 0, &context, &error) != SPARGE_OK) {
+        add(table, topic, "usable by this build", "no", error.text);
+        return;
+    }
+    add(table, topic, "usable by this build", "yes", NULL);
+    if (sb_memory_of(context, &memory) == SPARGE_OK && memory.is_own)
+        add_bytes(table, topic, "memory free", memory.free);
+    sparge_context_destroy(context);
+}
+
+static void add_versions(an_table *table, const char *topic, const sparge_device_info *info)
+{
+    add(table, topic, "driver", info->driver, *info->driver ? NULL : "NVML (libnvidia-ml.so.1) does not tell");
+    add(table, topic, "CUDA runtime", info->runtime, NULL);
+}
+
 static void add_device(an_table *table, const char *backend, int device)
 {
     char topic[48], units[32];
     sparge_error error = {.status = SPARGE_OK};
     sparge_device_info info;
-    sparge_context *context = NULL;
+    int is_cuda = strcmp(backend, "cuda") == 0;
     snprintf(topic, sizeof topic, "%s:%d", backend, device);
-    sparge_status status = sparge_context_create(backend, device, 0, &context, &error);
-    if (status == SPARGE_OK && (status = sparge_device_get_info(context, &info)) != SPARGE_OK)
-        sparge_fail(&error, status, "%s", sparge_error_string(context));
-    sparge_context_destroy(context);
-    if (status != SPARGE_OK) {
+    if (sparge_device_describe(backend, device, &info, &error) != SPARGE_OK) {
         add(table, topic, "device", NULL, error.text);
         return;
     }
     snprintf(units, sizeof units, "%d", (int)info.units);
     add(table, topic, "device", info.name, NULL);
     add(table, topic, "uuid", info.uuid, NULL);
+    if (is_cuda)
+        add_versions(table, topic, &info);
     add(table, topic, "arch", info.arch, NULL);
-    add(table, topic, "units", units, strcmp(backend, "cuda") == 0 ? "SMs" : "threads");
+    add(table, topic, "units", units, is_cuda ? "SMs" : "threads");
     add_bytes(table, topic, "memory", info.memory_bytes);
-    add_bytes(table, topic, "last-level cache", info.l2_bytes);
+    add_bytes(table, topic, is_cuda ? "L2 cache" : "last-level cache", info.l2_bytes);
     add_details(table, topic, info.details);
+    add_use(table, topic, backend, device);
 }
 
 static void add_backends(an_table *table, int all)

@@ -71,6 +71,21 @@ load common
     json 'any(row["item"] == "SQLite" and row["value"].startswith("3.") for row in data["rows"])'
 }
 
+@test "info tells what a device has free, and whether it can be used" {
+    SPARGE_FAKE=devices=2,memory=1048576 run --separate-stderr sb info --all --format json
+    [ "$status" -eq 0 ]
+    json '[row["value"] for row in data["rows"] if row["topic"] == "fake:1" and row["item"] == "uuid"] == ["FAKE-1"]'
+    json '[row["value"] for row in data["rows"] if row["topic"] == "fake:1" and row["item"] == "memory free"] == ["1.0 MiB"]'
+    json 'all(row["value"] == "yes" for row in data["rows"] if row["item"] == "usable by this build")'
+}
+
+@test "info lists each GPU" {
+    fine info --format json
+    json 'any(row["topic"] == "cuda:0" for row in data["rows"])' || skip "no GPU"
+    json '{"device", "uuid", "driver", "CUDA runtime", "arch", "units", "memory", "memory free", "L2 cache", "shared memory", "highest SM clock", "highest memory clock", "usable by this build"} <= {row["item"] for row in data["rows"] if row["topic"] == "cuda:0"}'
+    json 'all(row["value"] for row in data["rows"] if row["topic"] == "cuda:0")'
+}
+
 @test "info says what a missing gnuplot means" {
     run --separate-stderr bash -c 'PATH=$1 "$SPARGE_BENCH" info --format json' bash "$BATS_TEST_TMPDIR"
     json '[row for row in data["rows"] if row["item"] == "gnuplot"][0]["value"] is None'
