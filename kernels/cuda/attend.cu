@@ -68,8 +68,6 @@ bool aligned_16(const sparge_tensor &x)
     return (reinterpret_cast<uintptr_t>(x.data) | static_cast<uintptr_t>(bytes)) % 16 == 0 && x.shape[3] % 8 == 0;
 }
 
-attend_args fill_arguments(const sparge_plan *plan, const sparge_io *io, const attend_state *state)
-{
 /* Turns at the end of a row block that never skip: in parity mode those that upstream masks, and all of them where no
  * head skips. */
 int32_t guarded(const sparge_recipe &recipe, int32_t heads_q)
@@ -81,6 +79,8 @@ int32_t guarded(const sparge_recipe &recipe, int32_t heads_q)
     return recipe.block_q > recipe.block_k ? recipe.block_q / recipe.block_k : 1;
 }
 
+attend_args fill_arguments(const sparge_plan *plan, const sparge_io *io, const attend_state *state)
+{
     const sparge_problem &problem = plan->problem;
     const sparge_recipe &recipe = plan->recipe;
     const cuda_plan *cuda = cuda_plan_of(plan);
@@ -127,16 +127,16 @@ int32_t guarded(const sparge_recipe &recipe, int32_t heads_q)
     args.list_stride = cuda->lists.list_stride;
     args.order = cuda->lists.order;
     args.lambda_log2 = state->lambda_log2;
-    args.pv_unit = recipe.pv_unit;
+    args.pv_unit = recipe.pv_unit > 0 ? recipe.pv_unit : recipe.block_q; /* parity mode also of methods without votes */
     args.pv_drop = recipe.skip_softmax_threshold > 0 || !recipe.pv_keeps_denominator;
     args.pv_skipped = &cuda->counts->pv_skipped;
-    return args;
-}
     args.pv_guarded = guarded(recipe, problem.heads_q);
     args.pv_upstream = recipe.upstream;
     args.p_offset = recipe.upstream ? upstream_e4m3_offset : ATTEND_E4M3_OFFSET;
     args.sums_rounded = recipe.upstream;
     args.o_bf16 = problem.dtype == SPARGE_BF16;
+    return args;
+}
 
 } // namespace
 
