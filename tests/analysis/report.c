@@ -261,6 +261,8 @@ static void the_page_explains_itself(void **unused)
         "error is that of a sample of the query rows",
         "flexprefill needs a causal problem: causal is none",
         "<h2>Where the numbers come from</h2>",
+        "<tr><th>driver</th><td>580.159.04</td></tr>",
+        "<tr><th>CUDA runtime</th><td>13.0</td></tr>",
         "0123456789abcdef0123456789abcdef01234567",
         "sparge-bench sweep --seqlen 1k..64k --workload &#39;llama3.1-8b,mochi&#39; --db demo.db",
         "prefers-color-scheme: dark",

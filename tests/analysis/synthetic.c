@@ -39,6 +39,8 @@ int64_t synthetic_begin_run(rs_store *store)
                         .device_memory_bytes = -1,
                         .host = "example",
                         .cpu_threads = 2,
+                        .driver = "580.159.04",
+                        .cuda_runtime = "13.0",
                         .seed = 1};
     must(rs_run_begin(store, &run, &id, &error), &error);
     return id;

@@ -173,6 +173,19 @@ static void enter_everywhere(sparge_context *context, int caller)
         assert_int_equal(cudaGetDevice(&current), cudaSuccess);                                                        \
         assert_int_equal(current, caller);                                                                             \
     } while (0)
+    sparge_device_info info;
+    sparge_error error;
+    uint64_t left, total;
+    STILL_CURRENT(sparge_device_get_info(context, &info));
+    STILL_CURRENT(sparge_device_describe("cuda", 0, &info, &error));
+    STILL_CURRENT(sparge_device_get_memory(context, &left, &total));
+    const sparge_problem problem = {
+        .batch = 1, .heads_q = 1, .heads_kv = 1, .seqlen_q = 64, .seqlen_k = 64, .head_dim = 64, .dtype = SPARGE_F16};
+    sparge_params *params;
+    size_t bytes;
+    assert_int_equal(sparge_params_create(sparge_method_find("sparge-f16"), &params), SPARGE_OK);
+    STILL_CURRENT(sparge_plan_size(context, params, &problem, &bytes));
+    sparge_params_destroy(params);
     STILL_CURRENT(sparge_alloc(context, sizeof host, &from));
     STILL_CURRENT(sparge_alloc(context, sizeof host, &to));
     STILL_CURRENT(sparge_upload(context, from, host, sizeof host));
