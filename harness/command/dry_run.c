@@ -115,6 +115,8 @@ static int add_planned(sb_dry_run *dry, const sb_session *session, const sparge_
         return sb_fail(SB_EXIT_ENVIRONMENT, "%s", error.text);
     const sb_ledger_entry *entry = sb_ledger_find(&dry->ledger, record.key);
     const int can = !prediction->skipped && sb_need_of(session, point, &need, &reason) == SPARGE_OK;
+    if (!can) /* nothing is known of it */
+        memset(&need, 0xff, sizeof need);
     if (entry && sb_outcome_is_finished(entry->outcome))
         snprintf(note, sizeof note, "in the file");
     else if (!can)

@@ -82,6 +82,15 @@ print(sqlite3.connect(sys.argv[1]).execute("SELECT count(*) FROM run").fetchone(
     [ "$(wc -l <<<"$stderr")" -eq 1 ]
 }
 
+@test "a dry run knows no memory of what a method cannot do" {
+    run --separate-stderr sb sweep --backend fake --threads 1 --workload random --heads 1 --head-dim 64 --seqlen 128 \
+        --method sta,dense-f16 --dry-run --format json
+    [ "$status" -eq 0 ]
+    json '[row["bytes"] is None for row in data["rows"]] == [True, False]'
+    json 'data["rows"][0]["workspace_bytes"] is None and data["rows"][0]["note"] != ""'
+    [[ $stderr == *"2 points, 1 to measure"* ]]
+}
+
 @test "a point that does not fit is skipped with one line, and the sweep goes on" {
     export SPARGE_FAKE=memory=4000000
     run --separate-stderr sb sweep --backend fake --threads 1 --workload random --heads 1 --head-dim 64 --seqlen 64k,1k \
