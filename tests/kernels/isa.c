@@ -210,7 +210,7 @@ static float uniform(uint64_t *state)
  * library's. The integers are the nearest ones of the unrounded product. */
 static void prescribed_sums_are_equal(void **state)
 {
-    enum { CHANNELS = 128, ROWS = 5 };
+    enum { CHANNELS = 128, ROWS = 11 };
     const cpu_isa *isa, *baseline = cpu_isa_find("baseline");
     uint64_t rng = 77;
     (void)state;

@@ -42,8 +42,7 @@ typedef struct cpu_isa {
      * neighbouring groups are added until one is left. */
     float (*sum_squares)(const float *x, size_t count);
 
-    /* to[r] = a . row r of rows[count][channels]. Lane l, from 0, adds the products l, l + 8, l + 16, ... in order, fused;
-     * then lanes 1 to 7 are added to lane 0 in order. */
+    /* to[r] = a . row r of rows[count][channels]: from 0, the products are added in order, fused. */
     void (*dots)(float *to, const float *a, const float *rows, size_t count, size_t channels);
 
     /* The integer nearest to x * inverse, ties to even, of which the low byte is taken; NaN gives -1. */

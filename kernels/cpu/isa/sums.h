@@ -11,7 +11,7 @@
 
 #include "sparge/tensor.h"
 
-enum { SUM_LANES = 8 };
+enum { SUM_GROUP = 8 };
 
 static void add_scaled(float *sum, const float *x, float factor, size_t count)
 {
@@ -21,12 +21,12 @@ static void add_scaled(float *sum, const float *x, float factor, size_t count)
 
 static float sum_squares(const float *x, size_t count)
 {
-    float eight[SPARGE_MAX_HEAD_DIM / SUM_LANES];
-    size_t terms = count / SUM_LANES;
+    float eight[SPARGE_MAX_HEAD_DIM / SUM_GROUP];
+    size_t terms = count / SUM_GROUP;
     for (size_t c = 0; c < terms; c++) {
         eight[c] = 0;
-        for (size_t i = 0; i < SUM_LANES; i++)
-            eight[c] = fmaf(x[c * SUM_LANES + i], x[c * SUM_LANES + i], eight[c]);
+        for (size_t i = 0; i < SUM_GROUP; i++)
+            eight[c] = fmaf(x[c * SUM_GROUP + i], x[c * SUM_GROUP + i], eight[c]);
     }
     for (; terms > 1; terms /= 2)
         for (size_t c = 0; c < terms / 2; c++)
@@ -34,25 +34,22 @@ static float sum_squares(const float *x, size_t count)
     return eight[0];
 }
 
-static float dot(const float *a, const float *b, size_t count)
-{
-    float lane[SUM_LANES] = {0};
-    size_t i = 0;
-    for (; i + SUM_LANES <= count; i += SUM_LANES)
-        for (size_t l = 0; l < SUM_LANES; l++)
-            lane[l] = fmaf(a[i + l], b[i + l], lane[l]);
-    for (; i < count; i++)
-        lane[i % SUM_LANES] = fmaf(a[i], b[i], lane[i % SUM_LANES]);
-    float sum = lane[0];
-    for (size_t l = 1; l < SUM_LANES; l++)
-        sum += lane[l];
-    return sum;
-}
-
+/* Eight rows at a time: one chain alone would wait for each of its steps. */
 static void dots(float *to, const float *a, const float *rows, size_t count, size_t channels)
 {
-    for (size_t r = 0; r < count; r++)
-        to[r] = dot(a, rows + r * channels, channels);
+    size_t r = 0;
+    for (; r + 8 <= count; r += 8) {
+        float sum[8] = {0};
+        for (size_t i = 0; i < channels; i++)
+            for (size_t j = 0; j < 8; j++)
+                sum[j] = fmaf(a[i], rows[(r + j) * channels + i], sum[j]);
+        memcpy(to + r, sum, sizeof sum);
+    }
+    for (; r < count; r++) {
+        to[r] = 0;
+        for (size_t i = 0; i < channels; i++)
+            to[r] = fmaf(a[i], rows[r * channels + i], to[r]);
+    }
 }
 
 /* The sum with 1.5 * 2^23 has the nearest integer in its low bits. */

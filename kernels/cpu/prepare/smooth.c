@@ -69,9 +69,14 @@ void cpu_smooth_run(sparge_plan *plan)
     for (int64_t i = 0; i < heads * chunks; i++)
         sum_chunk(plan, i / chunks, i % chunks, sum + i * head_dim);
     for (int64_t i = 0; i < heads * head_dim; i++) {
-        double total = 0;
-        for (int64_t chunk = 0; chunk < chunks; chunk++)
-            total += sum[(i / head_dim * chunks + chunk) * head_dim + i % head_dim];
+        double total = 0, run = 0;
+        for (int64_t chunk = 0; chunk < chunks; chunk++) {
+            run += sum[(i / head_dim * chunks + chunk) * head_dim + i % head_dim];
+            if (chunk == chunks - 1 || (!plan->recipe.upstream && (chunk + 1) % CPU_MEAN_RUN == 0)) {
+                total += run;
+                run = 0;
+            }
+        }
         cpu->prepared.k_mean[i] = (float)(total / (double)problem->seqlen_k);
     }
     if (plan->recipe.upstream)

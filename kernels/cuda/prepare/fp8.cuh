@@ -23,30 +23,34 @@ __device__ __forceinline__ uint32_t e4m3_pair(float first, float second)
 }
 
 template <typename T, int D>
-__device__ __forceinline__ void v_tile(const prepare_args &args, uint32_t head, int slab_index)
+__device__ __forceinline__ void v_tile(const prepare_args &args, uint32_t head, int slab_index, slab &data)
 {
     using S = slab_shape<D>;
     const int chunk = static_cast<int>(threadIdx.x) % S::chunks, slot = static_cast<int>(threadIdx.x) / S::chunks;
     const int64_t first = static_cast<int64_t>(slab_index) * S::rows + slot * rows_of_thread;
-    slab data;
-    load_slab(data, head_of(args.v, head) + first * args.v.token_stride + chunk * 8, args.v.token_stride,
-              chunk < args.load_chunks ? rows_below(args.v.tokens, first, 1) : 0, load_streaming());
+    load_slab<caching::streaming>(data, head_of(args.v, head) + first * args.v.token_stride + chunk * 8,
+                                  args.v.token_stride,
+                                  chunk < args.load_chunks ? rows_below(args.v.tokens, first, 1) : 0);
     wait_for_flag(args.v_ready + head);
+    wait_for_slab();
     if (first >= args.padded_keys)
         return;
+    const float4 *factors =
+        reinterpret_cast<const float4 *>(args.v_factor + static_cast<int64_t>(head) * D + chunk * 8);
+    const float4 factor[2] = {__ldcg(factors), __ldcg(factors + 1)};
     uint8_t *to =
         args.v8 + (static_cast<int64_t>(head) * args.padded_keys + first / 64 * 64) * D + chunk * 8 * 64 + first % 64;
 #pragma unroll
     for (int pair = 0; pair < 4; pair++) { /* channels 2 pair, 2 pair + 1 */
-        const float *factor = args.v_factor + static_cast<int64_t>(head) * D + chunk * 8 + 2 * pair;
-        const float low = __ldcg(factor), high = __ldcg(factor + 1);
+        const float low = pair % 2 ? factor[pair / 2].z : factor[pair / 2].x;
+        const float high = pair % 2 ? factor[pair / 2].w : factor[pair / 2].y;
         uint32_t code[2][4]; /* word w: keys 2w, 2w + 1, 2w + 8, 2w + 9 */
 #pragma unroll
         for (int w = 0; w < 4; w++) {
             float2 x[4];
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                const uint4 &row = data.row[2 * w + i / 2 * 8 + i % 2];
+                const uint4 &row = data.row(2 * w + i / 2 * 8 + i % 2);
                 x[i] = unpack<T>(pair == 0 ? row.x : pair == 1 ? row.y : pair == 2 ? row.z : row.w);
                 x[i].x = __fmul_rn(x[i].x, low);
                 x[i].y = __fmul_rn(x[i].y, high);

@@ -8,13 +8,15 @@
  *   V stats    256 keys of V    v_scale (the head's last one)            -
  *   V tile     a slab of V      FP8, transposed                          v_scale of its head
  *
- *   grid order, for one group of KV heads after the other:
- *     K stats ...  Q tiles (half) ...  K tiles ...  V stats ...  Q tiles (half) ...  V tiles ...
+ *   grid order:   K stats of the first group
+ *     each group:   Q tiles (half)   K tiles (half)   V stats   K tiles (half)   K stats of the next group
+ *                   Q tiles (half)   V tiles
  *
- * A group is as many heads as keep their K within about half of the L2 cache (4 at 32k tokens on an H200). CTAs start in
- * the order of their index, and only tiles wait, for stats earlier in the grid: those are running or done, and wait for
- * nobody, so there is always progress. The half of Q's tiles in between covers the time the last stats take, and a tile
- * waits after its loads have been issued.
+ * A group is as many KV heads as keep their K within about a third of the L2 cache (2 at 32k tokens on an H200), so that
+ * the second reads of K and V come from there. CTAs start in the order of their index, and only tiles wait, for stats
+ * earlier in the grid: those are running or done, and wait for nobody, so there is always progress. At least two
+ * halves of tiles lie between stats and their first use, which covers the time that the last stats take; and a tile waits
+ * after its loads have been issued.
  *
  * Traffic, INT8 and FP8 with pooling, Lq = Lk = L, H heads of D channels: Q, K, V once from DRAM, 6 D bytes a token and
  * head; K and V a second time from L2, 4 D; INT8 and FP8 out, 3 D. At H = 32, L = 32768, D = 128: 805 + 403 MB through
@@ -47,33 +49,47 @@ __device__ __forceinline__ piece find_piece(const prepare_args &args, uint32_t c
 {
     const prepare_schedule &s = args.schedule;
     const auto number = [](int32_t x) { return static_cast<uint32_t>(x); };
-    const uint32_t of_group = number(s.group_heads) * number(s.cta_per_head);
-    const uint32_t first = cta / of_group * number(s.group_heads), left = number(s.heads) - first;
-    const uint32_t heads = left < number(s.group_heads) ? left : number(s.group_heads);
-    const uint32_t ratio = number(s.q_heads_per_head);
-    const uint32_t q_all = heads * ratio * number(s.q_slabs), q_half = args.v8 ? q_all / 2 : q_all;
-    uint32_t i = cta % of_group;
-    const auto at = [&](kind what, uint32_t first_head, int32_t per_head) {
+    const uint32_t all_heads = number(s.heads), full = number(s.group_heads), ratio = number(s.q_heads_per_head);
+    const uint32_t last_group = (all_heads - 1) / full, k_stats = number(s.k_stats);
+    const auto at = [&](kind what, uint32_t first_head, int32_t per_head, uint32_t i) {
         return piece{what, first_head + i / number(per_head), static_cast<int>(i % number(per_head))};
     };
-    if (i < heads * number(s.k_stats))
-        return at(kind::k_stats, first, s.k_stats);
-    i -= heads * number(s.k_stats);
-    if (i < q_half)
-        return at(kind::q_tile, first * ratio, s.q_slabs);
-    i -= q_half;
-    if (i < heads * number(s.k_slabs))
-        return at(kind::k_tile, first, s.k_slabs);
-    i -= heads * number(s.k_slabs);
-    if (i < heads * number(s.v_stats))
-        return at(kind::v_stats, first, s.v_stats);
-    i -= heads * number(s.v_stats);
-    if (i < q_all - q_half) {
-        i += q_half;
-        return at(kind::q_tile, first * ratio, s.q_slabs);
+    const auto heads_of = [&](uint32_t group) {
+        return group > last_group ? 0 : group == last_group ? all_heads - group * full : full;
+    };
+    if (cta < heads_of(0) * k_stats)
+        return at(kind::k_stats, 0, s.k_stats, cta);
+    uint32_t i = cta - heads_of(0) * k_stats;
+    uint32_t group = i / (full * number(s.cta_per_head));
+    i -= group * full * number(s.cta_per_head);
+    if (group + 1 == last_group) { /* the K stats in it are those of the last group, which may have fewer heads */
+        const uint32_t size = full * (number(s.cta_per_head) - k_stats) + heads_of(last_group) * k_stats;
+        if (i >= size) {
+            i -= size;
+            group++;
+        }
     }
-    i -= q_all - q_half;
-    return at(kind::v_tile, first, s.v_slabs);
+    const uint32_t first = group * full, heads = heads_of(group);
+    const uint32_t q = heads * ratio * number(s.q_slabs), k = heads * number(s.k_slabs);
+    const uint32_t v_stats = heads * number(s.v_stats), next_stats = heads_of(group + 1) * k_stats;
+    if (i < q / 2)
+        return at(kind::q_tile, first * ratio, s.q_slabs, i);
+    i -= q / 2;
+    if (i < k / 2)
+        return at(kind::k_tile, first, s.k_slabs, i);
+    i -= k / 2;
+    if (i < v_stats)
+        return at(kind::v_stats, first, s.v_stats, i);
+    i -= v_stats;
+    if (i < k - k / 2)
+        return at(kind::k_tile, first, s.k_slabs, k / 2 + i);
+    i -= k - k / 2;
+    if (i < next_stats)
+        return at(kind::k_stats, first + full, s.k_stats, i);
+    i -= next_stats;
+    if (i < q - q / 2)
+        return at(kind::q_tile, first * ratio, s.q_slabs, q / 2 + i);
+    return at(kind::v_tile, first, s.v_slabs, i - (q - q / 2));
 }
 
 template <typename T, int D, bool Int8, pooling P, bool Fine>
@@ -89,7 +105,7 @@ __device__ __forceinline__ void k_tile(const prepare_args &args, const piece &p,
 }
 
 template <typename T, int D, bool Int8, pooling P, bool Fine>
-__global__ void __launch_bounds__(threads, 4) prepare_pieces(const __grid_constant__ prepare_args args)
+__global__ void __launch_bounds__(threads, 5) prepare_pieces(const __grid_constant__ prepare_args args)
 {
     __shared__ fused_shared<D> shared;
     const piece p = find_piece(args, blockIdx.x);
@@ -101,7 +117,7 @@ __global__ void __launch_bounds__(threads, 4) prepare_pieces(const __grid_consta
         v_stats<T, D>(args, p.head, p.index, shared.stats);
         return;
     case kind::v_tile:
-        v_tile<T, D>(args, p.head, p.index);
+        v_tile<T, D>(args, p.head, p.index, shared.tile.data);
         return;
     case kind::k_tile:
         if (args.k.center) {

@@ -11,7 +11,8 @@
 #include "operands.h"
 #include "upstream.h"
 
-static_assert(int(PREPARE_CHUNK) == int(CPU_MEAN_CHUNK) && int(PREPARE_LANES) == int(CPU_MEAN_LANES),
+static_assert(int(PREPARE_CHUNK) == int(CPU_MEAN_CHUNK) && int(PREPARE_LANES) == int(CPU_MEAN_LANES) &&
+                  int(PREPARE_RUN) == int(CPU_MEAN_RUN),
               "K's mean is summed as on the CPU");
 
 namespace
@@ -97,10 +98,12 @@ sparge_status take_stats(sparge_plan *plan, const needs &n, prepare_state *state
     prepare_args &args = state->args;
     const int64_t heads = static_cast<int64_t>(p.batch) * p.heads_kv, padded_dim = prepared->padded_dim;
     args.chunks = static_cast<int32_t>(ceil_div(p.seqlen_k, PREPARE_CHUNK));
+    args.runs = static_cast<int32_t>(ceil_div(args.chunks, PREPARE_RUN));
     sparge_status status = SPARGE_OK;
     if (n.mean || n.fp8) {
-        status = take(plan, 4, heads, &state->flags);
-        state->flags_bytes = static_cast<size_t>(4 * heads) * sizeof(unsigned);
+        const int64_t words = heads * (4 + args.runs + (n.fp8 ? padded_dim : 0));
+        status = take(plan, words, 1, &state->flags);
+        state->flags_bytes = static_cast<size_t>(words) * sizeof(unsigned);
     }
     if (status != SPARGE_OK)
         return status;
@@ -109,11 +112,14 @@ sparge_status take_stats(sparge_plan *plan, const needs &n, prepare_state *state
         args.k_ready = args.k_arrived + heads;
         args.v_arrived = args.k_ready + heads;
         args.v_ready = args.v_arrived + heads;
+        args.k_run_arrived = args.v_ready + heads;
     }
     if (n.mean) {
         status = take(plan, heads, p.head_dim, &args.k_mean);
         if (status == SPARGE_OK)
             status = take(plan, heads * args.chunks, padded_dim, &args.k_partial);
+        if (status == SPARGE_OK)
+            status = take(plan, heads * args.runs, padded_dim, &args.k_run);
         args.k.center = args.k_mean;
     }
     if (status == SPARGE_OK && n.fp8) {
@@ -127,14 +133,14 @@ sparge_status take_stats(sparge_plan *plan, const needs &n, prepare_state *state
         if (status == SPARGE_OK)
             status = take(plan, heads, padded_dim, &args.v_factor);
         if (status == SPARGE_OK)
-            status = take(plan, heads * args.chunks, padded_dim, &args.v_partial);
+            args.v_most = args.k_run_arrived + heads * args.runs;
     }
     if (status == SPARGE_OK && n.mean && n.int8)
         status = take(plan, static_cast<int64_t>(p.batch) * p.heads_q, p.seqlen_q, &prepared->lse_offset);
     return status;
 }
 
-/* How many KV heads go together: their K fills 9/16 of the L2 cache at most. */
+/* How many KV heads go together: their K fills 3/8 of the L2 cache at most. */
 sparge_status make_schedule(sparge_plan *plan, const needs &n, prepare_args *args)
 {
     const sparge_problem &p = plan->problem;
@@ -142,7 +148,7 @@ sparge_status make_schedule(sparge_plan *plan, const needs &n, prepare_args *arg
     prepare_schedule &s = args->schedule;
     const int64_t slots = PREPARE_THREADS / (prepared.padded_dim / 8), slab_rows = slots * PREPARE_ROWS;
     const int64_t cache = cuda_context_of(plan->context)->properties.l2CacheSize;
-    const int64_t head_bytes = p.seqlen_k * p.head_dim * 2, fitting = cache / 16 * 9 / head_bytes;
+    const int64_t head_bytes = p.seqlen_k * p.head_dim * 2, fitting = cache / 8 * 3 / head_bytes;
     s.heads = p.batch * p.heads_kv;
     s.q_heads_per_head = p.heads_q / p.heads_kv;
     s.group_heads = static_cast<int32_t>(fitting < 1 ? 1 : fitting < s.heads ? fitting : s.heads);

@@ -9,7 +9,8 @@ enum {
     PREPARE_THREADS = 128,
     PREPARE_ROWS = 16,   /* rows of a thread: a slab is 128 rows of 128 channels, or 256 of 64 */
     PREPARE_CHUNK = 256, /* tokens of a partial sum of K and of a partial maximum of V: CPU_MEAN_CHUNK */
-    PREPARE_LANES = 8    /* CPU_MEAN_LANES */
+    PREPARE_LANES = 8,   /* CPU_MEAN_LANES */
+    PREPARE_RUN = 32     /* chunks of K whose sums are added up together: CPU_MEAN_RUN */
 };
 
 typedef struct prepare_tensor { /* 16-bit; rows are 16-byte aligned */
@@ -56,18 +57,20 @@ typedef struct prepare_args {
     int32_t load_chunks; /* 16-byte chunks of a row that exist: ceil(head_dim / 8) */
     prepare_schedule schedule;
 
-    float *k_mean;     /* [heads][head_dim], NULL without smoothing */
-    float *k_partial;  /* [heads][chunks][padded_dim] */
-    uint8_t *v8;       /* NULL without FP8 */
-    float *v_scale;    /* [heads][padded_dim] */
-    float *v_factor;   /* [heads][padded_dim]: fp8_v_max / channel maximum */
-    float *v_partial;  /* [heads][chunks][padded_dim] */
+    float *k_mean;    /* [heads][head_dim], NULL without smoothing */
+    float *k_partial; /* [heads][chunks][padded_dim] */
+    double *k_run;    /* [heads][runs][padded_dim] */
+    uint8_t *v8;      /* NULL without FP8 */
+    float *v_scale;   /* [heads][padded_dim] */
+    float *v_factor;  /* [heads][padded_dim]: fp8_v_max / channel maximum */
     int64_t padded_keys;
-    int32_t chunks;             /* of a head: ceil(Lk / PREPARE_CHUNK) */
+    int32_t chunks, runs;       /* of a head: ceil(Lk / PREPARE_CHUNK), ceil(chunks / PREPARE_RUN) */
     float v_max, v_max_inverse; /* fp8_v_max */
     float v_tiny;               /* a channel's maximum is raised to this */
 
-    unsigned *k_arrived, *k_ready, *v_arrived, *v_ready; /* [heads], zero when the kernel starts */
+    /* Zero when the kernel starts: counters and flags [heads], counters of runs [heads][runs], and the bits of V's channel
+     * maxima [heads][padded_dim]. */
+    unsigned *k_arrived, *k_ready, *v_arrived, *v_ready, *k_run_arrived, *v_most;
 } prepare_args;
 
 typedef struct prepare_kernel_key {

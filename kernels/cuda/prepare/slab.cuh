@@ -1,4 +1,4 @@
-/* A slab: the piece of a tensor that one CTA of prepare works on, in registers.
+/* A slab: the piece of a tensor that one CTA of prepare works on.
  *
  *                chunk 0      chunk 1            chunk 15 (7)
  *              +------------+------------+ ... +------------+
@@ -6,14 +6,18 @@
  *     slot 1   | thread 16  | ...                           |      slots of 16 rows: 8 at D = 128, 16 at D = 64
  *     ...      +------------+------------+ ... +------------+
  *
- * A thread holds one 16-byte chunk (8 channels) of PREPARE_ROWS rows, 64 registers of packed 16-bit values: 16 loads in
- * flight a thread, 32 KiB a CTA. Which rows a slot has is up to the user: every 4th or 8th one for Q and K, so that the
- * tree over rows begins inside the thread, consecutive ones for V. */
+ * A thread has one 16-byte chunk (8 channels) of PREPARE_ROWS rows, 32 KiB a CTA. They wait in shared memory, where
+ * cp.async brings them: each thread reads only what it asked for, so no barrier is needed, and neighbouring threads'
+ * chunks lie side by side. That leaves the registers to more warps: five CTAs an SM.
+ *
+ * Which rows a slot has is up to the user: every 4th or 8th one for Q and K, so that a thread is a lane of the sums over
+ * rows, consecutive ones for V. */
 #ifndef SPARGE_CUDA_PREPARE_SLAB_CUH
 #define SPARGE_CUDA_PREPARE_SLAB_CUH
 
 #include "prepare.h"
 
+#include "cuda/ptx/cp_async.cuh"
 #include "numbers.cuh"
 
 namespace sparge::prepare
@@ -29,37 +33,39 @@ template <int D> struct slab_shape {
 };
 
 struct slab {
-    uint4 row[rows_of_thread];
+    uint4 chunk[rows_of_thread][threads];
+    __device__ __forceinline__ const uint4 &row(int a) const { return chunk[a][threadIdx.x]; }
 };
 
-/* first_row: the thread's first row of the slab, the others `step` elements apart; the first `count` of them exist, the
- * rest is zero. Load says how the data is cached. The usual case has no conditions, so that all loads leave at once. */
-template <typename Load>
-__device__ __forceinline__ void load_slab(slab &to, const uint16_t *first_row, int64_t step, int count, Load load)
+/* How a slab stays in the L2 cache. */
+enum class caching {
+    streaming, /* read once: leaves first */
+    keeping    /* read again soon by another CTA */
+};
+
+/* Starts the copies. first_row: the thread's first row of the slab, the others `step` elements apart; the first `count` of
+ * them exist, the rest is zero. */
+template <caching C>
+__device__ __forceinline__ void load_slab(slab &to, const uint16_t *first_row, int64_t step, int count)
 {
-    if (count == rows_of_thread) {
-#pragma unroll
-        for (int a = 0; a < rows_of_thread; a++)
-            to.row[a] = load(reinterpret_cast<const uint4 *>(first_row + a * step));
-        return;
-    }
+    const uint32_t shared = ptx::shared_address(&to.chunk[0][threadIdx.x]);
+    const uint64_t policy = C == caching::streaming ? ptx::evict_first() : 0;
 #pragma unroll
     for (int a = 0; a < rows_of_thread; a++) {
-        to.row[a] = make_uint4(0, 0, 0, 0);
-        if (a < count)
-            to.row[a] = load(reinterpret_cast<const uint4 *>(first_row + a * step));
+        const uint16_t *from = a < count ? first_row + a * step : first_row;
+        if constexpr (C == caching::streaming)
+            ptx::cp_async_16(shared + a * threads * 16, from, a < count, policy);
+        else
+            ptx::cp_async_16(shared + a * threads * 16, from, a < count);
     }
+    ptx::cp_async_commit();
 }
 
-/* Read once: let it leave the L2 cache first. */
-struct load_streaming {
-    __device__ __forceinline__ uint4 operator()(const uint4 *from) const { return __ldcs(from); }
-};
-
-/* Read again soon by another CTA. */
-struct load_keeping {
-    __device__ __forceinline__ uint4 operator()(const uint4 *from) const { return __ldcg(from); }
-};
+/* Until this thread's part of the slab is there. */
+__device__ __forceinline__ void wait_for_slab()
+{
+    ptx::cp_async_wait<0>();
+}
 
 __device__ __forceinline__ const uint16_t *head_of(const prepare_tensor &x, uint32_t head)
 {

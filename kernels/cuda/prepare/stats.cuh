@@ -1,8 +1,8 @@
 /* What the other tiles wait for: K's token mean and V's channel maxima.
  *
- * A CTA takes PREPARE_CHUNK tokens of one head (two such chunks at D = 64) and leaves a partial sum or maximum per
- * channel. The last CTA of a head to arrive, told by a counter, combines the partials and raises the head's flag; tiles
- * of that head wait for the flag. The sum is kernels/cpu/prepare/smooth.h's: thread (chunk, slot) is lane slot mod 8. */
+ * A CTA takes PREPARE_CHUNK tokens of one head (two such chunks at D = 64) and leaves a partial sum per channel, or raises
+ * the channels' maxima. The last CTA of a head to arrive, told by a counter, finishes the work and raises the head's flag;
+ * tiles of that head wait for the flag, so sums are added up in two steps: a run of chunks, then the runs. The sum is kernels/cpu/prepare/smooth.h's: thread (chunk, slot) is lane slot mod 8. */
 #ifndef SPARGE_CUDA_PREPARE_STATS_CUH
 #define SPARGE_CUDA_PREPARE_STATS_CUH
 
@@ -62,23 +62,23 @@ __device__ __forceinline__ void wait_for_flag(const unsigned *flag)
     __syncthreads();
 }
 
-/* Adds up a column of partials in the order of the chunks. */
-template <typename Value, typename Add>
-__device__ __forceinline__ Value combine(const float *partial, int64_t stride, int chunks, Value value, Add add)
+/* Adds up a column of terms in order. */
+template <int Batch, typename Value>
+__device__ __forceinline__ double add_column(const Value *terms, int64_t stride, int count)
 {
-    constexpr int batch = 16; /* loads in flight */
-    for (int chunk = 0; chunk < chunks; chunk += batch) {
-        float term[batch];
+    double sum = 0;
+    for (int first = 0; first < count; first += Batch) {
+        Value term[Batch]; /* loads in flight */
 #pragma unroll
-        for (int i = 0; i < batch; i++)
-            if (chunk + i < chunks)
-                term[i] = __ldcg(partial + (chunk + i) * stride);
+        for (int i = 0; i < Batch; i++)
+            if (first + i < count)
+                term[i] = __ldcg(terms + (first + i) * stride);
 #pragma unroll
-        for (int i = 0; i < batch; i++)
-            if (chunk + i < chunks)
-                value = add(value, term[i]);
+        for (int i = 0; i < Batch; i++)
+            if (first + i < count)
+                sum = __dadd_rn(sum, static_cast<double>(term[i]));
     }
-    return value;
+    return sum;
 }
 
 /* The rows of pass p of a thread: tokens lane, lane + 8, ... of its chunk. */
@@ -93,12 +93,27 @@ template <int D> struct stats_place {
         lane = slot % PREPARE_LANES;
         part = static_cast<int64_t>(index) * (S::slots / PREPARE_LANES) + slot / PREPARE_LANES;
     }
-    __device__ __forceinline__ void load(slab &data, const prepare_tensor &x, uint32_t head, int load_chunks,
-                                         int pass) const
+    /* visit(row) for the rows of one pass that exist, eight loads at a time. */
+    template <typename Visit>
+    __device__ __forceinline__ void for_rows(const prepare_tensor &x, uint32_t head, int load_chunks, int pass,
+                                             Visit visit) const
     {
+        constexpr int batch = 8;
         const int64_t first = part * PREPARE_CHUNK + pass * (PREPARE_CHUNK / passes) + lane;
-        load_slab(data, head_of(x, head) + first * x.token_stride + chunk * 8, PREPARE_LANES * x.token_stride,
-                  chunk < load_chunks ? rows_below(x.tokens, first, PREPARE_LANES) : 0, load_keeping());
+        const uint16_t *row = head_of(x, head) + first * x.token_stride + chunk * 8;
+        const int count = chunk < load_chunks ? rows_below(x.tokens, first, PREPARE_LANES) : 0;
+        const int64_t step = PREPARE_LANES * x.token_stride;
+#pragma unroll
+        for (int begin = 0; begin < rows_of_thread; begin += batch) {
+            uint4 data[batch];
+#pragma unroll
+            for (int a = 0; a < batch; a++)
+                data[a] = begin + a < count ? __ldcg(reinterpret_cast<const uint4 *>(row + (begin + a) * step))
+                                            : make_uint4(0, 0, 0, 0);
+#pragma unroll
+            for (int a = 0; a < batch; a++)
+                visit(data[a]);
+        }
     }
 };
 
@@ -110,16 +125,13 @@ __device__ __forceinline__ void k_stats(const prepare_args &args, uint32_t head,
     float sum[8] = {};
 #pragma unroll 1
     for (int pass = 0; pass < passes; pass++) {
-        slab data;
-        at.load(data, args.k.x, head, args.load_chunks, pass);
-#pragma unroll
-        for (int a = 0; a < rows_of_thread; a++) {
+        at.for_rows(args.k.x, head, args.load_chunks, pass, [&](const uint4 &row) {
             float x[8];
-            unpack<T>(x, data.row[a]);
+            unpack<T>(x, row);
 #pragma unroll
             for (int i = 0; i < 8; i++)
                 sum[i] = __fadd_rn(sum[i], x[i]);
-        }
+        });
     }
 #pragma unroll
     for (int i = 0; i < 8; i++)
@@ -135,15 +147,24 @@ __device__ __forceinline__ void k_stats(const prepare_args &args, uint32_t head,
         if (part < args.chunks)
             partial[part * D + i % D] = __fadd_rn(__fadd_rn(half[0], half[2]), __fadd_rn(half[1], half[3]));
     }
-    if (!arrives_last(args.k_arrived + head, static_cast<unsigned>(args.schedule.k_stats), shared.last))
+    /* The last CTA of a run adds up the run, the last one of the last run all of them. */
+    constexpr int ctas_of_run = PREPARE_RUN / (S::slots / PREPARE_LANES);
+    const int run = index / ctas_of_run, channel = static_cast<int>(threadIdx.x);
+    const int left = args.schedule.k_stats - run * ctas_of_run;
+    if (!arrives_last(args.k_run_arrived + static_cast<int64_t>(head) * args.runs + run,
+                      static_cast<unsigned>(left < ctas_of_run ? left : ctas_of_run), shared.last))
         return;
-    const int channel = static_cast<int>(threadIdx.x);
-    if (channel < args.head_dim) {
-        const double total = combine(partial + channel, D, args.chunks, 0.0,
-                                     [](double a, float b) { return __dadd_rn(a, static_cast<double>(b)); });
-        args.k_mean[static_cast<int64_t>(head) * args.head_dim + channel] =
-            __double2float_rn(__ddiv_rn(total, static_cast<double>(args.k.x.tokens)));
+    double *runs = args.k_run + static_cast<int64_t>(head) * args.runs * D;
+    if (channel < D) {
+        const int first = run * PREPARE_RUN, chunks = args.chunks - first;
+        runs[run * D + channel] =
+            add_column<PREPARE_RUN>(partial + first * D + channel, D, chunks < PREPARE_RUN ? chunks : PREPARE_RUN);
     }
+    if (!arrives_last(args.k_arrived + head, static_cast<unsigned>(args.runs), shared.last))
+        return;
+    if (channel < args.head_dim)
+        args.k_mean[static_cast<int64_t>(head) * args.head_dim + channel] = __double2float_rn(
+            __ddiv_rn(add_column<16>(runs + channel, D, args.runs), static_cast<double>(args.k.x.tokens)));
     raise_flag(args.k_ready + head);
 }
 
@@ -157,15 +178,12 @@ __device__ __forceinline__ void v_stats(const prepare_args &args, uint32_t head,
     uint4 most = make_uint4(0, 0, 0, 0);
 #pragma unroll 1
     for (int pass = 0; pass < passes; pass++) {
-        slab data;
-        at.load(data, args.v, head, args.load_chunks, pass);
-#pragma unroll
-        for (int a = 0; a < rows_of_thread; a++) {
-            most.x = max_magnitudes_of_numbers<pair>(most.x, data.row[a].x);
-            most.y = max_magnitudes_of_numbers<pair>(most.y, data.row[a].y);
-            most.z = max_magnitudes_of_numbers<pair>(most.z, data.row[a].z);
-            most.w = max_magnitudes_of_numbers<pair>(most.w, data.row[a].w);
-        }
+        at.for_rows(args.v, head, args.load_chunks, pass, [&](const uint4 &row) {
+            most.x = max_magnitudes_of_numbers<pair>(most.x, row.x);
+            most.y = max_magnitudes_of_numbers<pair>(most.y, row.y);
+            most.z = max_magnitudes_of_numbers<pair>(most.z, row.z);
+            most.w = max_magnitudes_of_numbers<pair>(most.w, row.w);
+        });
     }
     float max[8];
     unpack<T>(max, most);
@@ -173,21 +191,19 @@ __device__ __forceinline__ void v_stats(const prepare_args &args, uint32_t head,
     for (int i = 0; i < 8; i++)
         shared.max[at.slot * D + at.chunk * 8 + i] = max[i];
     __syncthreads();
-    float *partial = args.v_partial + static_cast<int64_t>(head) * args.chunks * D;
-    for (int i = static_cast<int>(threadIdx.x); i < S::slots / PREPARE_LANES * D; i += threads) {
-        const int64_t part = static_cast<int64_t>(index) * (S::slots / PREPARE_LANES) + i / D;
-        float most = 0;
-        for (int r = 0; r < PREPARE_LANES; r++)
-            most = fmaxf(most, shared.max[(i / D * PREPARE_LANES + r) * D + i % D]);
-        if (part < args.chunks)
-            partial[part * D + i % D] = most;
+    unsigned *head_most = args.v_most + static_cast<int64_t>(head) * D; /* magnitudes order like their bits */
+    const int channel = static_cast<int>(threadIdx.x);
+    if (channel < D) {
+        float of_cta = 0;
+#pragma unroll
+        for (int r = 0; r < S::slots; r++)
+            of_cta = fmaxf(of_cta, shared.max[r * D + channel]);
+        atomicMax(head_most + channel, __float_as_uint(of_cta));
     }
     if (!arrives_last(args.v_arrived + head, static_cast<unsigned>(args.schedule.v_stats), shared.last))
         return;
-    const int channel = static_cast<int>(threadIdx.x);
     if (channel < D) {
-        const float most =
-            combine(partial + channel, D, args.chunks, args.v_tiny, [](float a, float b) { return fmaxf(a, b); });
+        const float most = fmaxf(args.v_tiny, __uint_as_float(__ldcg(head_most + channel)));
         const bool exists = channel < args.head_dim;
         args.v_scale[static_cast<int64_t>(head) * D + channel] = exists ? __fmul_rn(most, args.v_max_inverse) : 0;
         args.v_factor[static_cast<int64_t>(head) * D + channel] = exists ? __fdiv_rn(args.v_max, most) : 0;

@@ -9,7 +9,7 @@
  *   block 1   slot R: rows 0, R, ...
  *
  *   1. load; subtract the mean; maximum of magnitudes, sums over rows, squares of 8 neighbouring channels
- *   2. lengths of rows: the squares of a slot's rows go through shared memory, so that a lane finishes whole rows
+ *   2. lengths of rows: the lanes of a slot exchange halves of their squares until each has whole rows
  *   3. x * (1 / scale) -> INT8; sums over rows of x * (1 / length)
  *   4. one warp a block finishes the two sums over rows, and the similarity
  *
@@ -31,10 +31,11 @@ template <typename T> __device__ __forceinline__ float max_magnitude(const slab 
     uint32_t most[4] = {};
 #pragma unroll
     for (int a = 0; a < rows_of_thread; a++) {
-        most[0] = max_magnitudes<pair>(most[0], data.row[a].x);
-        most[1] = max_magnitudes<pair>(most[1], data.row[a].y);
-        most[2] = max_magnitudes<pair>(most[2], data.row[a].z);
-        most[3] = max_magnitudes<pair>(most[3], data.row[a].w);
+        const uint4 row = data.row(a);
+        most[0] = max_magnitudes<pair>(most[0], row.x);
+        most[1] = max_magnitudes<pair>(most[1], row.y);
+        most[2] = max_magnitudes<pair>(most[2], row.z);
+        most[3] = max_magnitudes<pair>(most[3], row.w);
     }
     most[0] = max_magnitudes<pair>(max_magnitudes<pair>(most[0], most[1]), max_magnitudes<pair>(most[2], most[3]));
     const float2 two = unpack<T>(most[0]);
@@ -45,14 +46,13 @@ constexpr int fine_groups_max = 64; /* scales of a slab with groups finer than a
 
 template <int D> struct tile_shared {
     using S = slab_shape<D>;
-    /* Rows a slot apart are so far from each other that neither writing by column nor reading by row meets one bank
-     * more than twice. */
-    static constexpr int square_row = S::chunks + 1;
-    static constexpr int square_slot = rows_of_thread * square_row + (D == 64 ? 24 : 0);
-    float square[S::slots * square_slot]; /* sums over 8 channels, [slot][row][chunk] */
-    float inverse[S::rows];               /* 1 / length, [slot][row] */
-    float mean[S::slots * D];             /* sums over the rows of a slot */
-    float unit[S::slots * D];
+    union {
+        slab data;
+        struct {
+            float mean[S::slots * D]; /* sums over the rows of a slot */
+            float unit[S::slots * D];
+        } sum; /* when the data has been used */
+    };
     float warp_max[threads / 32];
     unsigned group_max[fine_groups_max];
     float group_inverse[fine_groups_max]; /* 1 / scale */
@@ -110,7 +110,7 @@ template <typename T, centering C, int D>
 __device__ __forceinline__ void row_values(float (&x)[8], const slab &data, const tile_place<D> &at, int a,
                                            const float (&center)[8])
 {
-    unpack<T>(x, data.row[a]);
+    unpack<T>(x, data.row(a));
     if constexpr (C != centering::none) {
 #pragma unroll
         for (int i = 0; i < 8; i++)
@@ -123,23 +123,34 @@ __device__ __forceinline__ void row_values(float (&x)[8], const slab &data, cons
     }
 }
 
-/* Reciprocal lengths of the rows of this warp's slots; 0 for a length of 0. */
-template <int D> __device__ __forceinline__ void find_lengths(tile_shared<D> &shared)
+/* Sums over the lanes of a slot, neighbours first: square[a] is this lane's part of row a. Each step halves the rows that a
+ * lane looks after; it ends with the whole sums of rows first_row_of_lane + 0, + 1, ..., in square[0], square[1], ... */
+template <int Chunks, int Distance = 1> __device__ __forceinline__ void add_over_lanes(float (&square)[rows_of_thread])
 {
-    using S = slab_shape<D>;
-    using H = tile_shared<D>;
-    constexpr int warp_rows = S::rows / (threads / 32);
-    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-    __syncwarp();
+    constexpr int rows = rows_of_thread / 2 / Distance;
+    const bool upper = threadIdx.x & Distance;
 #pragma unroll
-    for (int i = 0; i < warp_rows / 32; i++) {
-        const int row = warp * warp_rows + i * 32 + lane;
-        const float *square =
-            shared.square + row / rows_of_thread * H::square_slot + row % rows_of_thread * H::square_row;
-        const float length = __fsqrt_rn(add_neighbours<S::chunks>(square));
-        shared.inverse[row] = length == 0 ? 0 : __frcp_rn(length);
+    for (int a = 0; a < rows; a++) {
+        const float mine = upper ? square[a + rows] : square[a], other = upper ? square[a] : square[a + rows];
+        square[a] = __fadd_rn(mine, __shfl_xor_sync(~0u, other, Distance));
     }
-    __syncwarp();
+    if constexpr (2 * Distance < Chunks)
+        add_over_lanes<Chunks, 2 * Distance>(square);
+}
+
+/* The lane, of those of its slot, that add_over_lanes leaves row a with: the row's upper bits reversed. */
+template <int Chunks> __device__ __forceinline__ constexpr int lane_of_row(int a)
+{
+    int lane = 0;
+    for (int distance = 1, rows = rows_of_thread / 2; distance < Chunks; distance *= 2, rows /= 2)
+        lane |= a & rows ? distance : 0;
+    return lane;
+}
+
+__device__ __forceinline__ float inverse_length(float squares)
+{
+    const float length = __fsqrt_rn(squares);
+    return length == 0 ? 0 : __frcp_rn(length);
 }
 
 __device__ __forceinline__ void load_center(float (&center)[8], const float *mean, int head_dim, int channel)
@@ -157,6 +168,12 @@ __device__ __forceinline__ void load_center(float (&center)[8], const float *mea
     for (int i = 0; i < 8; i++)
         if (channel + i < head_dim)
             center[i] = __ldcg(mean + channel + i);
+}
+
+/* A scale that is NaN gives 0, so that channels that do not exist stay 0. */
+__device__ __forceinline__ float inverse_scale(float scale)
+{
+    return isnan(scale) ? 0 : __frcp_rn(scale);
 }
 
 /* Scales of one block from its maximum: the whole block's, known to each of its threads. */
@@ -243,7 +260,7 @@ __device__ __forceinline__ void fine_scales(const prepare_side &side, const tile
         const int block = slab_index * (slab_shape<D>::slots / at.parts) + i / of_block, group = i % of_block;
         const int64_t first = static_cast<int64_t>(block) * side.block + first_row_of_group(side.groups, group);
         const float scale = __fmaf_rn(__uint_as_float(shared.group_max[i]), 1.0f / 127.0f, 1e-7f);
-        shared.group_inverse[i] = __frcp_rn(scale);
+        shared.group_inverse[i] = inverse_scale(scale);
         const int64_t index = static_cast<int64_t>(block) * of_block + group;
         if (block < side.blocks && index < side.scales)
             side.scale[static_cast<int64_t>(at.head) * side.scales + index] =
@@ -290,9 +307,9 @@ __device__ __forceinline__ void finish_block(const prepare_side &side, int head_
     for (int i = 0; i < per_lane; i++) {
         const int channel = 32 * i + lane;
         if (channel < head_dim)
-            pool[channel] = __fdiv_rn(sum_over_slots(shared.mean, channel), static_cast<float>(count));
+            pool[channel] = __fdiv_rn(sum_over_slots(shared.sum.mean, channel), static_cast<float>(count));
         if constexpr (P == pooling::judged) {
-            const float unit = sum_over_slots(shared.unit, channel);
+            const float unit = sum_over_slots(shared.sum.unit, channel);
             sum[i] = __fmul_rn(unit, unit);
         }
     }
@@ -313,19 +330,21 @@ template <typename T, int D, bool Int8, pooling P, bool Fine, centering C, typen
 __device__ __forceinline__ void tile(const prepare_side &side, int head_dim, int load_chunks, uint32_t head,
                                      int slab_index, Wait wait, tile_shared<D> &shared)
 {
+    using S = slab_shape<D>;
     const tile_place<D> at(side, head, slab_index);
     const int64_t first = static_cast<int64_t>(at.block) * side.block + at.part;
-    slab data;
-    load_slab(data, head_of(side.x, head) + first * side.x.token_stride + at.chunk * 8, at.parts * side.x.token_stride,
-              at.chunk < load_chunks ? at.rows : 0, load_streaming());
+    slab &data = shared.data;
+    load_slab<caching::streaming>(data, head_of(side.x, head) + first * side.x.token_stride + at.chunk * 8,
+                                  at.parts * side.x.token_stride, at.chunk < load_chunks ? at.rows : 0);
     float center[8] = {};
     if constexpr (C != centering::none) {
         wait();
         load_center(center, side.center + static_cast<int64_t>(head) * head_dim, head_dim, at.chunk * 8);
     }
+    wait_for_slab();
 
     /* 1 */
-    float sum[8] = {}, most = 0;
+    float sum[8] = {}, most = 0, square[rows_of_thread];
     if constexpr (Int8 && !Fine && C == centering::none)
         most = max_magnitude<T>(data);
     if constexpr (P != pooling::none || (Int8 && !Fine && C != centering::none)) {
@@ -342,16 +361,19 @@ __device__ __forceinline__ void tile(const prepare_side &side, int head_dim, int
                 for (int i = 0; i < 8; i++)
                     sum[i] = __fadd_rn(sum[i], x[i]);
             if constexpr (P == pooling::judged)
-                shared.square[at.slot * tile_shared<D>::square_slot + a * tile_shared<D>::square_row + at.chunk] =
-                    sum_of_squares(x);
+                square[a] = sum_of_squares(x);
         }
     }
-    if constexpr (P != pooling::none)
-        store_8(shared.mean + at.slot * D + at.chunk * 8, sum);
 
     /* 2 */
-    if constexpr (P == pooling::judged)
-        find_lengths<D>(shared);
+    constexpr int own_rows = rows_of_thread / S::chunks; /* that a lane ends with: 1 or 2 */
+    float unit[own_rows];
+    if constexpr (P == pooling::judged) {
+        add_over_lanes<S::chunks>(square);
+#pragma unroll
+        for (int i = 0; i < own_rows; i++)
+            unit[i] = inverse_length(square[i]);
+    }
     float inverse = 1;
     if constexpr (Fine) {
         fine_scales<T, C>(side, at, data, center, slab_index, shared);
@@ -360,7 +382,7 @@ __device__ __forceinline__ void tile(const prepare_side &side, int head_dim, int
         if (threadIdx.x % 32 == 0)
             shared.warp_max[threadIdx.x / 32] = __uint_as_float(bits);
         __syncthreads();
-        inverse = __frcp_rn(block_scale(side, at, shared));
+        inverse = inverse_scale(block_scale(side, at, shared));
     }
 
     /* 3 */
@@ -379,15 +401,21 @@ __device__ __forceinline__ void tile(const prepare_side &side, int head_dim, int
                     __stcs(reinterpret_cast<uint2 *>(x8 + a * at.parts * D), quantised(x, inverse));
             }
             if constexpr (P == pooling::judged) {
-                const float unit = shared.inverse[at.slot * rows_of_thread + a];
+                const float factor = __shfl_sync(~0u, unit[a % own_rows], lane_of_row<S::chunks>(a), S::chunks);
 #pragma unroll
                 for (int i = 0; i < 8; i++)
-                    unit_sum[i] = __fmaf_rn(x[i], unit, unit_sum[i]);
+                    unit_sum[i] = __fmaf_rn(x[i], factor, unit_sum[i]);
             }
         }
-        if constexpr (P == pooling::judged)
-            store_8(shared.unit + at.slot * D + at.chunk * 8, unit_sum);
+        if constexpr (P == pooling::judged) {
+            __syncthreads(); /* everybody has used the data */
+            store_8(shared.sum.unit + at.slot * D + at.chunk * 8, unit_sum);
+        }
     }
+    if constexpr (P == pooling::means)
+        __syncthreads();
+    if constexpr (P != pooling::none)
+        store_8(shared.sum.mean + at.slot * D + at.chunk * 8, sum);
 
     /* 4 */
     if constexpr (P != pooling::none) {

@@ -19,6 +19,22 @@ __device__ __forceinline__ void cp_async_16(uint32_t shared, const void *global,
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared), "l"(global), "r"(bytes) : "memory");
 }
 
+/* A policy for the copy below: its lines leave the L2 cache first. */
+__device__ __forceinline__ uint64_t evict_first()
+{
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;\n" : "=l"(policy));
+    return policy;
+}
+
+__device__ __forceinline__ void cp_async_16(uint32_t shared, const void *global, bool valid, uint64_t policy)
+{
+    const int bytes = valid ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;\n" ::"r"(shared), "l"(global),
+                 "r"(bytes), "l"(policy)
+                 : "memory");
+}
+
 __device__ __forceinline__ void cp_async_commit()
 {
     asm volatile("cp.async.commit_group;\n" ::: "memory");

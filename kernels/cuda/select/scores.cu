@@ -1,15 +1,17 @@
 /* Scores of key blocks: q_pool k_pool^T * scale, with the CPU's bits.
  *
- *                64 columns
- *              +------------+      256 threads of 8 x 4 scores; both tiles, all channels, transposed in shared memory:
- *    128 rows  |   scores   |      q[channel][row], k[channel][column], 96 KiB at D = 128
- *              +------------+
+ *                128 columns
+ *              +------------+      256 threads of 8 x 8 scores: rows 4 ty .. 4 ty + 3 and 64 + those, columns alike.
+ *    128 rows  |   scores   |      8 channels at a time, transposed in shared memory, q[channel][row] and
+ *              +------------+      k[channel][column]; the next 8 wait in registers meanwhile.
  *
- * The order of cpu_isa.dots: eight lanes, each the fused sum of every 8th product, added up in order. A thread forms one
- * lane of its 32 scores at a time and adds it to what it has: 64 registers.
+ * The order of cpu_isa.dots: the products of a score are added channel by channel, fused.
+ *
+ * Shared memory: a warp loads 16 rows of 8 channels (2 lanes a row) and writes single floats; channels 4 to 7 have their
+ * rows at row ^ 16, so that the 32 floats of a store meet 32 banks and four neighbouring rows stay together.
  *
  * Work: rows * cols * D fused multiply-adds: at 32 heads and 32k tokens (256 x 512 blocks) 0.54 G, 18 us of the FP32
- * pipes of an H200; at 8 heads and 128k 2.1 G, 73 us at 1.75 GHz. Three loads from shared memory for 32 of them. Traffic:
+ * pipes of an H200; at 8 heads and 128k 2.1 G, 73 us at 1.75 GHz. Four loads from shared memory for 64 of them. Traffic:
  * scores 4 bytes a block (17 and 67 MB), pools from L2. Causal: tiles that no row sees are skipped. */
 #include "select.h"
 
@@ -18,131 +20,126 @@
 namespace
 {
 
-constexpr int tile_rows = SELECT_TILE_ROWS, tile_cols = SELECT_TILE_COLS, threads = SELECT_SCORE_THREADS;
-constexpr int lanes = 8, own_rows = 8, own_cols = 4;
+constexpr int tile = SELECT_TILE, threads = SELECT_SCORE_THREADS;
+constexpr int step = 8;                 /* channels in shared memory */
+constexpr int half = tile / 2, own = 8; /* a thread has `own` rows and columns, in two halves */
 
-__host__ __device__ int padded_channels(int head_dim)
+struct score_shared {
+    float q[2][step][tile], k[2][step][tile];
+};
+
+/* Channels [c, c + 4) of a row of `channels`; what does not exist is zero. */
+__device__ __forceinline__ float4 load_4(const float *row, bool exists, int c, int channels)
 {
-    return (head_dim + lanes - 1) / lanes * lanes;
+    float4 x = make_float4(0, 0, 0, 0);
+    if (!exists || c >= channels)
+        return x;
+    if (channels % 4 == 0)
+        return *reinterpret_cast<const float4 *>(row + c);
+    x.x = row[c];
+    x.y = c + 1 < channels ? row[c + 1] : 0;
+    x.z = c + 2 < channels ? row[c + 2] : 0;
+    x.w = c + 3 < channels ? row[c + 3] : 0;
+    return x;
 }
 
-/* Rows [first, first + Tile) of [count][channels], transposed; what does not exist is zero. */
-template <int Tile>
-__device__ __forceinline__ void load_transposed(float *to, const float *from, int64_t first, int64_t count,
-                                                int channels)
+__device__ __forceinline__ int swizzled(int channel, int row)
 {
-    const int row = static_cast<int>(threadIdx.x) % Tile;
-    const bool exists = first + row < count;
-    const float *source = from + (first + row) * channels;
-#pragma unroll 4
-    for (int c = static_cast<int>(threadIdx.x) / Tile * 4; c < padded_channels(channels); c += threads / Tile * 4) {
-        float4 x = make_float4(0, 0, 0, 0);
-        if (exists && channels % 4 == 0 && c < channels) {
-            x = *reinterpret_cast<const float4 *>(source + c);
-        } else if (exists) {
-            x.x = c < channels ? source[c] : 0;
-            x.y = c + 1 < channels ? source[c + 1] : 0;
-            x.z = c + 2 < channels ? source[c + 2] : 0;
-            x.w = c + 3 < channels ? source[c + 3] : 0;
-        }
-        to[c * Tile + row] = x.x;
-        to[(c + 1) * Tile + row] = x.y;
-        to[(c + 2) * Tile + row] = x.z;
-        to[(c + 3) * Tile + row] = x.w;
-    }
+    return row ^ channel / 4 * 16;
 }
 
-/* One lane's sum of each of a thread's scores. */
-__device__ __forceinline__ void lane_sum(float (&sum)[own_rows][own_cols], const float *q, const float *k, int channels,
-                                         int lane)
+static_assert(threads == tile * step / 4, "a thread loads four channels of each operand");
+
+__device__ __forceinline__ void store_step(float (&to)[step][tile], int row, int c, float4 x)
 {
+    const int at = swizzled(c, row);
+    to[c][at] = x.x;
+    to[c + 1][at] = x.y;
+    to[c + 2][at] = x.z;
+    to[c + 3][at] = x.w;
+}
+
+__device__ __forceinline__ void load_own(float (&to)[own], const float (&from)[step][tile], int channel, int first)
+{
+    const float4 low = *reinterpret_cast<const float4 *>(&from[channel][swizzled(channel, first)]);
+    const float4 high = *reinterpret_cast<const float4 *>(&from[channel][swizzled(channel, half + first)]);
+    to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
+    to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
+}
+
+__device__ __forceinline__ void add_step(float (&sum)[own][own], const score_shared &shared, int stage, int row,
+                                         int col)
+{
+#pragma unroll 2 /* more would spill */
+    for (int c = 0; c < step; c++) {
+        float q[own], k[own];
+        load_own(q, shared.q[stage], c, row);
+        load_own(k, shared.k[stage], c, col);
 #pragma unroll
-    for (int i = 0; i < own_rows; i++)
+        for (int i = 0; i < own; i++)
 #pragma unroll
-        for (int j = 0; j < own_cols; j++)
-            sum[i][j] = 0;
-#pragma unroll 4
-    for (int c = lane; c < channels; c += lanes) {
-        const float4 a = *reinterpret_cast<const float4 *>(q + c * tile_rows);
-        const float4 b = *reinterpret_cast<const float4 *>(q + c * tile_rows + 4);
-        const float4 d = *reinterpret_cast<const float4 *>(k + c * tile_cols);
-        const float row[own_rows] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}, col[own_cols] = {d.x, d.y, d.z, d.w};
-#pragma unroll
-        for (int i = 0; i < own_rows; i++)
-#pragma unroll
-            for (int j = 0; j < own_cols; j++)
-                sum[i][j] = __fmaf_rn(row[i], col[j], sum[i][j]);
+            for (int j = 0; j < own; j++)
+                sum[i][j] = __fmaf_rn(q[i], k[j], sum[i][j]);
     }
 }
 
 __global__ void __launch_bounds__(threads, 2) score_tiles(const __grid_constant__ select_args args)
 {
-    extern __shared__ float shared[];
+    __shared__ score_shared shared;
     if (blockIdx.x == 0 && threadIdx.x == 0) { /* the next kernel on the stream counts */
         *args.visible = args.visible_blocks;
         *args.qk = 0;
         *args.extra = 0;
     }
-    const int64_t col_tiles = (args.cols + tile_cols - 1) / tile_cols,
-                  row_tiles = (args.rows + tile_rows - 1) / tile_rows;
-    const int64_t first_col = blockIdx.x % col_tiles * tile_cols;
-    const int64_t first_row = blockIdx.x / col_tiles % row_tiles * tile_rows;
+    const int64_t col_tiles = (args.cols + tile - 1) / tile, row_tiles = (args.rows + tile - 1) / tile;
+    const int64_t first_col = blockIdx.x % col_tiles * tile, first_row = blockIdx.x / col_tiles % row_tiles * tile;
     const int64_t bh = blockIdx.x / col_tiles / row_tiles;
-    const int64_t last_row = first_row + tile_rows < args.rows ? first_row + tile_rows - 1 : args.rows - 1;
+    const int64_t last_row = first_row + tile < args.rows ? first_row + tile - 1 : args.rows - 1;
     if (first_col >= select_visible_cols(args, last_row))
         return;
     const int64_t kv = bh / args.heads_q * args.heads_kv + bh % args.heads_q / (args.heads_q / args.heads_kv);
-    const int channels = padded_channels(args.head_dim);
-    float *q = shared, *k = shared + channels * tile_rows;
-    load_transposed<tile_rows>(q, args.q_pool + bh * args.rows * args.head_dim, first_row, args.rows, args.head_dim);
-    load_transposed<tile_cols>(k, args.k_pool + kv * args.cols * args.head_dim, first_col, args.cols, args.head_dim);
-    __syncthreads();
+    const int load_row = static_cast<int>(threadIdx.x) / (step / 4);
+    const int load_c = static_cast<int>(threadIdx.x) % (step / 4) * 4, channels = args.head_dim;
+    const bool q_exists = first_row + load_row < args.rows, k_exists = first_col + load_row < args.cols;
+    const float *q = args.q_pool + (bh * args.rows + first_row + load_row) * channels;
+    const float *k = args.k_pool + (kv * args.cols + first_col + load_row) * channels;
 
-    /* A warp has 4 x 8 threads: 32 rows and 32 columns. */
+    /* A warp has 4 x 8 threads. */
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-    const int row = (warp / 2 * 4 + lane / 8) * own_rows, col = (warp % 2 * 8 + lane % 8) * own_cols;
-    float score[own_rows][own_cols];
-    lane_sum(score, q + row, k + col, channels, 0);
-#pragma unroll 1
-    for (int l = 1; l < lanes; l++) {
-        float sum[own_rows][own_cols];
-        lane_sum(sum, q + row, k + col, channels, l);
-#pragma unroll
-        for (int i = 0; i < own_rows; i++)
-#pragma unroll
-            for (int j = 0; j < own_cols; j++)
-                score[i][j] = __fadd_rn(score[i][j], sum[i][j]);
+    const int row = (warp / 2 * 4 + lane / 8) * 4, col = (warp % 2 * 8 + lane % 8) * 4;
+    float sum[own][own] = {};
+    float4 next_q = load_4(q, q_exists, load_c, channels), next_k = load_4(k, k_exists, load_c, channels);
+    for (int c = 0, stage = 0; c < channels; c += step, stage ^= 1) {
+        store_step(shared.q[stage], load_row, load_c, next_q);
+        store_step(shared.k[stage], load_row, load_c, next_k);
+        __syncthreads(); /* the last use of this stage was before the last barrier */
+        next_q = load_4(q, q_exists, load_c + c + step, channels);
+        next_k = load_4(k, k_exists, load_c + c + step, channels);
+        add_step(sum, shared, stage, row, col);
     }
-    if (first_col + col >= args.list_stride)
-        return;
 #pragma unroll
-    for (int i = 0; i < own_rows; i++) {
-        if (first_row + row + i >= args.rows)
-            break;
-        int32_t *to = args.list + (bh * args.rows + first_row + row + i) * args.list_stride + first_col + col;
-        *reinterpret_cast<int4 *>(to) = make_int4(
-            __float_as_int(__fmul_rn(score[i][0], args.scale)), __float_as_int(__fmul_rn(score[i][1], args.scale)),
-            __float_as_int(__fmul_rn(score[i][2], args.scale)), __float_as_int(__fmul_rn(score[i][3], args.scale)));
+    for (int i = 0; i < own; i++) {
+        const int64_t r = first_row + i / 4 * half + row + i % 4;
+        if (r >= args.rows)
+            continue;
+#pragma unroll
+        for (int j = 0; j < own; j += 4) {
+            const int64_t c = first_col + j / 4 * half + col;
+            if (c < args.list_stride)
+                *reinterpret_cast<int4 *>(args.list + (bh * args.rows + r) * args.list_stride + c) =
+                    make_int4(__float_as_int(__fmul_rn(sum[i][j], args.scale)),
+                              __float_as_int(__fmul_rn(sum[i][j + 1], args.scale)),
+                              __float_as_int(__fmul_rn(sum[i][j + 2], args.scale)),
+                              __float_as_int(__fmul_rn(sum[i][j + 3], args.scale)));
+        }
     }
-}
-
-size_t shared_bytes(const select_args &args)
-{
-    return sizeof(float) * (tile_rows + tile_cols) * static_cast<size_t>(padded_channels(args.head_dim));
 }
 
 } // namespace
 
-cudaError_t select_prepare_scores(void)
-{
-    return cudaFuncSetAttribute(reinterpret_cast<const void *>(score_tiles),
-                                cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                static_cast<int>(sizeof(float) * (tile_rows + tile_cols) * 128));
-}
-
 cudaError_t select_launch_scores(const select_args &args, cudaStream_t stream)
 {
-    const int64_t ctas = args.row_blocks / args.rows * ((args.rows + tile_rows - 1) / tile_rows) *
-                         ((args.cols + tile_cols - 1) / tile_cols);
-    return sparge::launch(score_tiles, ctas, threads, shared_bytes(args), stream, args);
+    const int64_t ctas =
+        args.row_blocks / args.rows * ((args.rows + tile - 1) / tile) * ((args.cols + tile - 1) / tile);
+    return sparge::launch(score_tiles, ctas, threads, 0, stream, args);
 }

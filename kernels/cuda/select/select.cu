@@ -204,7 +204,7 @@ sparge_status check_limits(const sparge_plan *plan, const select_args &args)
         return sparge_context_fail(plan->context, SPARGE_ERROR_UNSUPPORTED,
                                    "%lld keys in blocks of %d: the cuda backend selects among at most %d blocks",
                                    static_cast<long long>(args.seqlen_k), args.block_k, SELECT_MOST_COLS);
-    const int64_t score_tiles = ceil_div(args.rows, SELECT_TILE_ROWS) * ceil_div(args.cols, SELECT_TILE_COLS);
+    const int64_t score_tiles = ceil_div(args.rows, SELECT_TILE) * ceil_div(args.cols, SELECT_TILE);
     const int64_t heads = args.row_blocks / args.rows;
     if (args.row_blocks > INT32_MAX || score_tiles > INT32_MAX / heads)
         return sparge_context_fail(plan->context, SPARGE_ERROR_UNSUPPORTED,
@@ -235,9 +235,7 @@ sparge_status cuda_select_plan(sparge_plan *plan)
     if (status != SPARGE_OK)
         return status;
     state->upstream = plan->recipe.upstream && state->args.rule != SELECT_FROM_MASK;
-    if (state->args.rule == SELECT_FROM_MASK)
-        return upload_mask(plan, state->args);
-    return cuda_check(plan->context, select_prepare_scores(), "shared memory of the scores kernel");
+    return state->args.rule == SELECT_FROM_MASK ? upload_mask(plan, state->args) : SPARGE_OK;
 }
 
 sparge_status cuda_select_run(sparge_plan *plan, const sparge_io *io)

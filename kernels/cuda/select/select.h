@@ -6,8 +6,7 @@
 #include <stdint.h>
 
 enum {
-    SELECT_TILE_ROWS = 128, /* of a score tile */
-    SELECT_TILE_COLS = 64,
+    SELECT_TILE = 128, /* rows and columns of a score tile */
     SELECT_SCORE_THREADS = 256,
     SELECT_ORDER_THREADS = 512,
     SELECT_MOST_COLS = 16384 /* key blocks of a row: 1024 threads of 16 */
@@ -77,8 +76,6 @@ cudaError_t select_launch_order(const order_args &args, cudaStream_t stream);
 cudaError_t select_launch_counts(const select_args &args, unsigned long long qk, cudaStream_t stream);
 /* Parity mode: the mask from the pooled rows; adds to *extra. The lists' memory holds scores afterwards. */
 cudaError_t select_launch_upstream(const select_args &args, int bf16, cudaStream_t stream);
-/* Once per device before select_launch_scores. */
-cudaError_t select_prepare_scores(void);
 
 #endif
 #endif
