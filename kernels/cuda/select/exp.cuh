@@ -9,8 +9,6 @@ namespace sparge::select
 
 __device__ __forceinline__ float select_exp(float x)
 {
-    if (!(x >= -87.0f))
-        return 0.0f;
     const float magic = 12582912.0f;
     const float t = __fadd_rn(__fmul_rn(x, 1.44269504f), magic);
     const float k = __fsub_rn(t, magic);
@@ -24,7 +22,9 @@ __device__ __forceinline__ float select_exp(float x)
     p = __fadd_rn(__fmul_rn(p, r), 0.5f);
     p = __fadd_rn(__fmul_rn(p, r), 1.0f);
     p = __fadd_rn(__fmul_rn(p, r), 1.0f);
-    return __fmul_rn(p, __uint_as_float(static_cast<uint32_t>(__float2int_rz(k) + 127) << 23));
+    /* t has k in its low bits, and none of its exponent's reach the result. */
+    const float result = __fmul_rn(p, __uint_as_float((__float_as_uint(t) + 127) << 23));
+    return x >= -87.0f ? result : 0.0f;
 }
 
 /* A value of [0, 1] in units of 2^-31, rounded down. */

@@ -16,16 +16,21 @@
  * have no order, the limit is the CPU's product of doubles rounded down (sums are below 2^52, so comparing them as
  * integers is the same), and the exponential is the CPU's: the choice is bit-equal.
  *
- * A thread has 4 or 16 neighbouring columns in registers. A bisection step is one pass over them and one sum over the
- * CTA; 6 to 8 steps for 512 to 2048 candidates. Traffic: scores in, mask and lists out, 9 bytes a block at most. */
+ * Rows of at most 512 columns have a warp, longer ones up to 32; thread t of T has the columns t, t + T, t + 2 T, ... in
+ * registers, so that memory is read and written by neighbours, and places in a list come from ballots. A bisection step
+ * is one pass over the registers and one sum over the row's threads; 6 to 8 steps for 512 to 2048 candidates. Traffic:
+ * scores in, mask and lists out, 9 bytes a block at most. */
 #include "select.h"
 
+#include "cuda/attend.h"
 #include "cuda/prepare/launch.cuh"
+
+#include "exp.cuh"
 
 namespace
 {
 
-constexpr int most_warps = 32;
+constexpr int per_thread = 16;  /* columns of a thread */
 constexpr int value_steps = 20; /* then bisect keys, which ends after 32 more whatever the scores */
 
 __device__ __forceinline__ uint32_t key_of(float score)
@@ -39,26 +44,8 @@ __device__ __forceinline__ float score_of(uint32_t key)
     return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
 }
 
-/* kernels/cpu/select/exp.h */
-__device__ __forceinline__ float select_exp(float x)
-{
-    if (!(x >= -87.0f))
-        return 0.0f;
-    const float magic = 12582912.0f;
-    const float t = __fadd_rn(__fmul_rn(x, 1.44269504f), magic);
-    const float k = __fsub_rn(t, magic);
-    float r = __fsub_rn(x, __fmul_rn(k, 0.693359375f));
-    r = __fsub_rn(r, __fmul_rn(k, -2.12194440e-4f));
-    float p = 1.98412698e-4f;
-    p = __fadd_rn(__fmul_rn(p, r), 1.38888889e-3f);
-    p = __fadd_rn(__fmul_rn(p, r), 8.33333333e-3f);
-    p = __fadd_rn(__fmul_rn(p, r), 4.16666667e-2f);
-    p = __fadd_rn(__fmul_rn(p, r), 1.66666667e-1f);
-    p = __fadd_rn(__fmul_rn(p, r), 0.5f);
-    p = __fadd_rn(__fmul_rn(p, r), 1.0f);
-    p = __fadd_rn(__fmul_rn(p, r), 1.0f);
-    return __fmul_rn(p, __uint_as_float(static_cast<uint32_t>(__float2int_rz(k) + 127) << 23));
-}
+using sparge::select::mass_of;
+using sparge::select::select_exp;
 
 /* A number of candidates and the sum of their weights: at most 2^14 and 2^45, in one integer. */
 using tally = unsigned long long;
@@ -80,88 +67,153 @@ struct candidate {
     uint32_t key, weight, col;
 };
 
-struct row_shared {
-    tally part[2][most_warps]; /* of each warp; two, so that one barrier a sum is enough */
-    uint32_t most[most_warps], least[most_warps], sum[2][most_warps];
+template <int Warps> struct row_shared {
+    tally part[2][Warps]; /* of each warp; two, so that one barrier a sum is enough */
+    uint32_t most[Warps], least[Warps];
+    uint32_t marked[per_thread * Warps]; /* marks of a warp's columns, then the number of marks before them */
+    uint32_t all_marked;
     candidate inside[32];
     uint32_t gathered;
     uint32_t cut, ties;
 };
 
-/* Sums over the CTA. All threads call them, and all get the sum. */
-struct block_sums {
-    row_shared &shared;
-    int lane, warp, warps, turn;
+/* What the threads of a row find out together; all of them call, and all get the result. */
+template <int Warps> struct row_threads {
+    static constexpr int threads = Warps * 32;
+    row_shared<Warps> &shared;
+    int lane, warp, turn;
 
-    __device__ __forceinline__ explicit block_sums(row_shared &s)
-        : shared(s), lane(static_cast<int>(threadIdx.x) % 32), warp(static_cast<int>(threadIdx.x) / 32),
-          warps(static_cast<int>(blockDim.x) / 32), turn(0)
+    __device__ __forceinline__ explicit row_threads(row_shared<Warps> &s)
+        : shared(s), lane(static_cast<int>(threadIdx.x) % 32), warp(static_cast<int>(threadIdx.x) / 32), turn(0)
     {
     }
 
-    /* Of a thread's at most 16 candidates, so that the parts below stay within 32 bits over a warp. */
+    __device__ __forceinline__ static void barrier()
+    {
+        if constexpr (Warps > 1)
+            __syncthreads();
+        else
+            __syncwarp();
+    }
+
+    /* The sum of tallies of at most 16 candidates each, so that the parts below stay within 32 bits over a warp. */
     __device__ __forceinline__ tally add(tally t)
     {
         const uint32_t low = __reduce_add_sync(~0u, static_cast<uint32_t>(t) & 0xfffffu);
         const uint32_t high = __reduce_add_sync(~0u, count_in(t) << 21 | static_cast<uint32_t>(weight_in(t) >> 20));
+        tally sum = (static_cast<tally>(high >> 21) << count_bit) + (static_cast<tally>(high & 0x1fffffu) << 20) + low;
+        if constexpr (Warps == 1)
+            return sum;
         turn ^= 1;
         if (lane == 0)
-            shared.part[turn][warp] =
-                (static_cast<tally>(high >> 21) << count_bit) + (static_cast<tally>(high & 0x1fffffu) << 20) + low;
+            shared.part[turn][warp] = sum;
         __syncthreads();
-        tally sum = 0;
-        for (int w = 0; w < warps; w++)
+        sum = 0;
+        for (int w = 0; w < Warps; w++)
             sum += shared.part[turn][w];
         return sum;
     }
 
-    /* The sum of the threads before this one; *all: of every thread. */
-    __device__ __forceinline__ uint32_t scan(uint32_t value, uint32_t *all)
-    {
-        uint32_t upto = value;
-#pragma unroll
-        for (int distance = 1; distance < 32; distance *= 2) {
-            const uint32_t before = __shfl_up_sync(~0u, upto, distance);
-            if (lane >= distance)
-                upto += before;
-        }
-        turn ^= 1;
-        if (lane == 31)
-            shared.sum[turn][warp] = upto;
-        __syncthreads();
-        uint32_t sum = 0, earlier = 0;
-        for (int w = 0; w < warps; w++) {
-            earlier += w < warp ? shared.sum[turn][w] : 0;
-            sum += shared.sum[turn][w];
-        }
-        *all = sum;
-        return earlier + upto - value;
-    }
-
     __device__ __forceinline__ void extremes(uint32_t &most, uint32_t &least)
     {
-        const uint32_t warp_most = __reduce_max_sync(~0u, most), warp_least = __reduce_min_sync(~0u, least);
+        most = __reduce_max_sync(~0u, most);
+        least = __reduce_min_sync(~0u, least);
+        if constexpr (Warps == 1)
+            return;
         if (lane == 0) {
-            shared.most[warp] = warp_most;
-            shared.least[warp] = warp_least;
+            shared.most[warp] = most;
+            shared.least[warp] = least;
         }
         __syncthreads();
-        for (int w = 0; w < warps; w++) {
+        for (int w = 0; w < Warps; w++) {
             most = shared.most[w] > most ? shared.most[w] : most;
             least = shared.least[w] < least ? shared.least[w] : least;
         }
     }
+
+    /* visit(e, n) for every bit e of `marks`, n being the number of marked columns before this one, of all threads.
+     * Returns the number of marked columns. */
+    template <typename Visit> __device__ __forceinline__ uint32_t for_marked(unsigned marks, Visit visit)
+    {
+        uint32_t before = 0;
+        if constexpr (Warps > 1) {
+#pragma unroll
+            for (int e = 0; e < per_thread; e++) {
+                const uint32_t ballot = __ballot_sync(~0u, marks >> e & 1);
+                if (lane == 0)
+                    shared.marked[e * Warps + warp] = static_cast<uint32_t>(__popc(ballot));
+            }
+            __syncthreads();
+            if (warp == 0)
+                scan_marked();
+            __syncthreads();
+        }
+#pragma unroll
+        for (int e = 0; e < per_thread; e++) {
+            const uint32_t ballot = __ballot_sync(~0u, marks >> e & 1);
+            if constexpr (Warps > 1)
+                before = shared.marked[e * Warps + warp];
+            if (marks >> e & 1)
+                visit(e, before + static_cast<uint32_t>(__popc(ballot & ((1u << lane) - 1))));
+            if constexpr (Warps == 1)
+                before += static_cast<uint32_t>(__popc(ballot));
+        }
+        if constexpr (Warps == 1)
+            return before;
+        const uint32_t all = shared.all_marked;
+        __syncthreads(); /* before the next call */
+        return all;
+    }
+
+    /* By one warp: numbers of marks become numbers of marks before. */
+    __device__ __forceinline__ void scan_marked()
+    {
+        constexpr int own = (per_thread * Warps + 31) / 32;
+        uint32_t upto = 0;
+#pragma unroll
+        for (int i = 0; i < own; i++)
+            upto += shared.marked[lane * own + i];
+        const uint32_t mine = upto;
+#pragma unroll
+        for (int distance = 1; distance < 32; distance *= 2) {
+            const uint32_t earlier = __shfl_up_sync(~0u, upto, distance);
+            if (lane >= distance)
+                upto += earlier;
+        }
+        if (lane == 31)
+            shared.all_marked = upto;
+        uint32_t before = upto - mine;
+#pragma unroll
+        for (int i = 0; i < own; i++) {
+            const uint32_t here = shared.marked[lane * own + i];
+            shared.marked[lane * own + i] = before;
+            before += here;
+        }
+    }
 };
 
-/* The candidates of a thread: columns first, first + 1, ...; key 0: not a candidate. */
-template <int PerThread> struct columns {
-    uint32_t key[PerThread], weight[PerThread];
+/* The candidates of a thread; key 0: not a candidate. */
+struct columns {
+    uint32_t key[per_thread], weight[per_thread];
 };
+
+/* select_visible_cols; block_k is 64 or 128. */
+__device__ __forceinline__ int visible_cols(const select_args &args, int64_t row)
+{
+    int64_t end = (row + 1) * args.block_q;
+    end = (end < args.seqlen_q ? end : args.seqlen_q) + args.causal_shift;
+    end = end < 0 ? 0 : end < args.seqlen_k ? end : args.seqlen_k;
+    return static_cast<int>((end + args.block_k - 1) >> (args.block_k == 64 ? 6 : 7));
+}
 
 struct row_place {
     int64_t r, row, kv;
     int32_t head;
-    int visible, first;
+    int visible;
+    template <int Warps> __device__ __forceinline__ static int col(int e)
+    {
+        return e * row_threads<Warps>::threads + static_cast<int>(threadIdx.x);
+    }
 };
 
 /* Blocks kept by rules that count, of `visible` ones. */
@@ -182,34 +234,31 @@ __device__ __forceinline__ int64_t count_limit(const select_args &args, int32_t 
 }
 
 /* Reads the scores; marks the blocks that are kept whatever their score in `keep`. */
-template <int PerThread>
-__device__ __forceinline__ void read_row(const select_args &args, const row_place &at, columns<PerThread> &own,
-                                         unsigned &keep)
+template <int Warps>
+__device__ __forceinline__ void read_row(const select_args &args, const row_place &at, columns &own, unsigned &keep)
 {
-    const int4 *scores = reinterpret_cast<const int4 *>(args.list + at.r * args.list_stride + at.first);
+    const int32_t *scores = args.list + at.r * args.list_stride;
     const bool pooled = args.rule == SELECT_BY_COUNT || args.rule == SELECT_BY_SPARSITY;
+    const float theta = args.theta ? args.theta[at.head] : -INFINITY;
+    const float *k_sim = args.k_sim + at.kv * args.cols;
+    float score[per_thread];
 #pragma unroll
-    for (int part = 0; part < PerThread / 4; part++) {
-        int4 bits = make_int4(0, 0, 0, 0);
-        if (at.first + 4 * part < at.visible)
-            bits = scores[part];
-        const int word[4] = {bits.x, bits.y, bits.z, bits.w};
+    for (int e = 0; e < per_thread; e++) {
+        const int col = at.col<Warps>(e);
+        score[e] = col < at.visible ? __int_as_float(scores[col]) : 0;
+    }
+    if (args.theta)
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int e = 4 * part + i, col = at.first + e;
-            float score = __int_as_float(word[i]);
-            own.key[e] = own.weight[e] = 0;
-            if (col >= at.visible)
-                continue;
-            if (pooled && isnan(score))
-                score = __int_as_float(0x7f800000); /* nothing is known about this block: rank it first */
-            const bool fixed =
-                isnan(score) || (args.theta && !(args.k_sim[at.kv * args.cols + col] > args.theta[at.head]));
-            if (fixed)
-                keep |= 1u << e;
-            else
-                own.key[e] = key_of(score);
+        for (int e = 0; e < per_thread; e++) {
+            const int col = at.col<Warps>(e);
+            keep |= col < at.visible && !(k_sim[col] > theta) ? 1u << e : 0;
         }
+#pragma unroll
+    for (int e = 0; e < per_thread; e++) {
+        const bool unknown = isnan(score[e]); /* pooled: rank it first */
+        keep |= unknown && !pooled ? 1u << e : 0;
+        const uint32_t key = key_of(unknown ? INFINITY : score[e]);
+        own.key[e] = at.col<Warps>(e) < at.visible && !(keep >> e & 1) ? key : 0;
     }
 }
 
@@ -220,8 +269,8 @@ struct bracket {
     __device__ __forceinline__ uint32_t inside() const { return count_in(above_lo) - count_in(above_hi); }
 };
 
-template <int PerThread>
-__device__ __forceinline__ void narrow(bracket &b, const columns<PerThread> &own, uint64_t limit, block_sums &sums)
+template <int Warps>
+__device__ __forceinline__ void narrow(bracket &b, const columns &own, uint64_t limit, row_threads<Warps> &row)
 {
     for (int step = 0; b.inside() > 32 && b.hi - b.lo > 1; step++) {
         uint32_t middle = key_of(__fadd_rn(__fmul_rn(score_of(b.lo), 0.5f), __fmul_rn(score_of(b.hi), 0.5f)));
@@ -229,10 +278,10 @@ __device__ __forceinline__ void narrow(bracket &b, const columns<PerThread> &own
             middle = b.lo + (b.hi - b.lo) / 2;
         tally above = 0;
 #pragma unroll
-        for (int e = 0; e < PerThread; e++)
+        for (int e = 0; e < per_thread; e++)
             if (own.key[e] > middle)
                 above += one(own.weight[e]);
-        above = sums.add(above);
+        above = row.add(above);
         if (weight_in(above) <= limit) {
             b.hi = middle;
             b.above_hi = above;
@@ -244,19 +293,17 @@ __device__ __forceinline__ void narrow(bracket &b, const columns<PerThread> &own
 }
 
 /* One warp ranks the at most 32 candidates inside the bracket. The best one that is not taken has the cut's key. */
-__device__ __forceinline__ void rank_inside(const bracket &b, uint64_t limit, row_shared &shared)
+template <int Warps>
+__device__ __forceinline__ void rank_inside(const bracket &b, uint64_t limit, row_shared<Warps> &shared)
 {
     const uint32_t lane = threadIdx.x % 32, inside = b.inside();
-    candidate own = {0, 0, ~0u};
-    if (lane < inside)
-        own = shared.inside[lane];
+    const candidate own = lane < inside ? shared.inside[lane] : candidate{0, 0, ~0u};
     uint64_t sum = weight_in(b.above_hi); /* of all that come before it, and its own */
 #pragma unroll 4
-    for (int other = 0; other < 32; other++) {
-        const uint32_t key = __shfl_sync(~0u, own.key, other), col = __shfl_sync(~0u, own.col, other);
-        const uint32_t weight = __shfl_sync(~0u, own.weight, other);
-        if (key > own.key || (key == own.key && col <= own.col))
-            sum += weight;
+    for (uint32_t i = 0; i < inside; i++) {
+        const candidate other = shared.inside[i];
+        if (other.key > own.key || (other.key == own.key && other.col <= own.col))
+            sum += other.weight;
     }
     const bool taken = lane < inside && sum <= limit;
     const uint32_t cut = __reduce_max_sync(~0u, lane < inside && !taken ? own.key : 0);
@@ -269,11 +316,11 @@ __device__ __forceinline__ void rank_inside(const bracket &b, uint64_t limit, ro
 }
 
 /* Keys above *cut are taken, and the first *ties that equal it. */
-template <int PerThread>
-__device__ __forceinline__ void find_cut(const columns<PerThread> &own, bracket b, uint64_t limit, int first,
-                                         block_sums &sums, uint32_t *cut, uint32_t *ties)
+template <int Warps>
+__device__ __forceinline__ void find_cut(const columns &own, bracket b, uint64_t limit, row_threads<Warps> &row,
+                                         uint32_t *cut, uint32_t *ties)
 {
-    narrow(b, own, limit, sums);
+    narrow(b, own, limit, row);
     if (b.inside() > 32) { /* all of one key */
         const uint64_t weight = (weight_in(b.above_lo) - weight_in(b.above_hi)) / b.inside();
         const uint64_t fitting = (limit - weight_in(b.above_hi)) / weight; /* > 0: else lo would be within the limit */
@@ -281,157 +328,133 @@ __device__ __forceinline__ void find_cut(const columns<PerThread> &own, bracket 
         *ties = count_in(b.above_hi) == 0 && fitting == 0 ? 1 : static_cast<uint32_t>(fitting);
         return;
     }
-    row_shared &shared = sums.shared;
+    row_shared<Warps> &shared = row.shared;
     if (threadIdx.x == 0)
         shared.gathered = 0;
-    __syncthreads();
+    row.barrier();
 #pragma unroll
-    for (int e = 0; e < PerThread; e++)
+    for (int e = 0; e < per_thread; e++)
         if (own.key[e] > b.lo && own.key[e] <= b.hi)
             shared.inside[atomicAdd(&shared.gathered, 1u)] = {own.key[e], own.weight[e],
-                                                              static_cast<uint32_t>(first + e)};
-    __syncthreads();
-    if (threadIdx.x < 32)
+                                                              static_cast<uint32_t>(row_place::col<Warps>(e))};
+    row.barrier();
+    if (row.warp == 0)
         rank_inside(b, limit, shared);
-    __syncthreads();
+    row.barrier();
     *cut = shared.cut;
     *ties = shared.ties;
 }
 
 /* Adds the chosen candidates to `keep`. */
-template <int PerThread>
-__device__ __forceinline__ void choose(const select_args &args, const row_place &at, columns<PerThread> &own,
-                                       unsigned &keep, block_sums &sums)
+template <int Warps>
+__device__ __forceinline__ void choose(const select_args &args, const row_place &at, columns &own, unsigned &keep,
+                                       row_threads<Warps> &row)
 {
     uint32_t most = 0, least = ~0u;
 #pragma unroll
-    for (int e = 0; e < PerThread; e++) {
+    for (int e = 0; e < per_thread; e++) {
         most = own.key[e] > most ? own.key[e] : most;
         least = own.key[e] && own.key[e] < least ? own.key[e] : least;
     }
-    sums.extremes(most, least);
+    row.extremes(most, least);
     if (most == 0)
         return; /* no candidates */
     const bool by_mass = args.rule == SELECT_BY_MASS;
     const float best = score_of(most);
     tally all = 0;
 #pragma unroll
-    for (int e = 0; e < PerThread; e++)
-        if (own.key[e]) {
-            own.weight[e] =
-                by_mass ? __float2uint_rz(__fmul_rn(select_exp(__fsub_rn(score_of(own.key[e]), best)), 0x1p31f)) : 1;
-            all += one(own.weight[e]);
-        }
-    all = sums.add(all);
+    for (int e = 0; e < per_thread; e++) {
+        own.weight[e] = 1;
+        if (by_mass)
+            own.weight[e] = mass_of(select_exp(__fsub_rn(score_of(own.key[e]), best)));
+        own.weight[e] = own.key[e] ? own.weight[e] : 0;
+        all += own.key[e] ? one(own.weight[e]) : 0;
+    }
+    all = row.add(all);
     const uint64_t limit =
         by_mass ? static_cast<uint64_t>(__dmul_rn(args.share[at.head], static_cast<double>(weight_in(all))))
                 : static_cast<uint64_t>(count_limit(args, at.head, at.visible));
     uint32_t cut = 0, ties = 0;
     if (weight_in(all) > limit)
-        find_cut(own, {least - 1, most, all, 0}, limit, at.first, sums, &cut, &ties);
-    uint32_t rank = 0;
-    if (ties > 0) {
-        uint32_t equal = 0, all_equal;
+        find_cut<Warps>(own, {least - 1, most, all, 0}, limit, row, &cut, &ties);
+    unsigned equal = 0;
 #pragma unroll
-        for (int e = 0; e < PerThread; e++)
-            equal += own.key[e] == cut;
-        rank = sums.scan(equal, &all_equal);
+    for (int e = 0; e < per_thread; e++) {
+        keep |= own.key[e] > cut ? 1u << e : 0;
+        equal |= cut != 0 && own.key[e] == cut ? 1u << e : 0;
     }
-#pragma unroll
-    for (int e = 0; e < PerThread; e++) {
-        if (own.key[e] > cut || (own.key[e] == cut && cut != 0 && rank < ties))
-            keep |= 1u << e;
-        rank += own.key[e] == cut;
-    }
+    if (ties > 0)
+        row.for_marked(equal, [&](int e, uint32_t earlier) { keep |= earlier < ties ? 1u << e : 0; });
 }
 
-template <int PerThread>
-__device__ __forceinline__ void write_mask(const select_args &args, const row_place &at, unsigned keep)
+template <int Warps> __global__ void __launch_bounds__(Warps * 32) select_rows(const __grid_constant__ select_args args)
 {
-    uint8_t *mask = args.mask + at.r * args.cols + at.first;
-    if (args.cols % PerThread == 0) { /* so that every thread's columns lie together and aligned */
-        uint32_t word[PerThread / 4];
-#pragma unroll
-        for (int i = 0; i < PerThread / 4; i++) {
-            const unsigned bits = keep >> 4 * i;
-            word[i] = (bits & 1) | (bits & 2) << 7 | (bits & 4) << 14 | (bits & 8) << 21;
-        }
-        if (at.first >= args.cols)
-            return;
-        if constexpr (PerThread == 16)
-            *reinterpret_cast<uint4 *>(mask) = make_uint4(word[0], word[1], word[2], word[3]);
-        else
-            *reinterpret_cast<uint32_t *>(mask) = word[0];
-        return;
-    }
-#pragma unroll
-    for (int e = 0; e < PerThread; e++)
-        if (at.first + e < args.cols)
-            mask[e] = keep >> e & 1;
-}
-
-template <int PerThread, int MostThreads>
-__global__ void __launch_bounds__(MostThreads) select_rows(const __grid_constant__ select_args args)
-{
-    __shared__ row_shared shared;
-    block_sums sums(shared);
+    __shared__ row_shared<Warps> shared;
+    row_threads<Warps> threads(shared);
+    /* In 32 bits, as all of these are (check_limits): long division of 64 bits would be a fifth of a row's work. */
+    const uint32_t bh = blockIdx.x / static_cast<uint32_t>(args.rows), heads_q = static_cast<uint32_t>(args.heads_q);
+    const uint32_t head = bh % heads_q, group = heads_q / static_cast<uint32_t>(args.heads_kv);
     row_place at;
     at.r = blockIdx.x;
-    at.row = at.r % args.rows;
-    const int64_t bh = at.r / args.rows;
-    at.head = static_cast<int32_t>(bh % args.heads_q);
-    at.kv = bh / args.heads_q * args.heads_kv + at.head / (args.heads_q / args.heads_kv);
-    at.visible = static_cast<int>(select_visible_cols(args, at.row));
-    at.first = static_cast<int>(threadIdx.x) * PerThread;
+    at.row = blockIdx.x - bh * static_cast<uint32_t>(args.rows);
+    at.head = static_cast<int32_t>(head);
+    at.kv = bh / heads_q * static_cast<uint32_t>(args.heads_kv) + head / group;
+    at.visible = visible_cols(args, at.row);
 
-    unsigned keep = 0; /* bit e: column first + e */
+    uint8_t *mask = args.mask + at.r * args.cols;
+    unsigned keep = 0; /* bit e: column col(e) */
     unsigned all_visible = 0;
 #pragma unroll
-    for (int e = 0; e < PerThread; e++)
-        all_visible |= at.first + e < at.visible ? 1u << e : 0;
+    for (int e = 0; e < per_thread; e++)
+        all_visible |= at.col<Warps>(e) < at.visible ? 1u << e : 0;
     uint32_t fixed = 0; /* of this thread: kept whatever their score */
     if (args.rule == SELECT_FROM_MASK) {
-        for (int e = 0; e < PerThread; e++)
+#pragma unroll
+        for (int e = 0; e < per_thread; e++)
             if (all_visible >> e & 1)
-                keep |= args.mask[at.r * args.cols + at.first + e] ? 1u << e : 0;
+                keep |= mask[at.col<Warps>(e)] ? 1u << e : 0;
     } else if (args.theta && !(args.q_sim[at.r] > args.theta[at.head])) {
         keep = all_visible;
         fixed = static_cast<uint32_t>(__popc(keep));
     } else {
-        columns<PerThread> own;
-        read_row(args, at, own, keep);
+        columns own;
+        read_row<Warps>(args, at, own, keep);
         fixed = static_cast<uint32_t>(__popc(keep));
-        choose(args, at, own, keep, sums);
-        if (args.sink && at.first == 0)
+        choose<Warps>(args, at, own, keep, threads);
+        if (args.sink && threadIdx.x == 0)
             keep |= all_visible & 1;
     }
     if (args.rule != SELECT_FROM_MASK)
-        write_mask<PerThread>(args, at, keep);
-
-    /* A block of 128 keys is two tiles, of which the second may not exist. The scan's barrier is also what keeps the list
-     * from overwriting scores that have not been read. */
-    const int tiles_of_block = args.block_k / 64, last_col = static_cast<int>(args.cols) - 1;
-    const bool half_last = tiles_of_block == 2 && args.tiles % 2 != 0 &&
-                           last_col / PerThread == static_cast<int>(threadIdx.x) && (keep >> last_col % PerThread & 1);
-    const uint32_t blocks = static_cast<uint32_t>(__popc(keep));
-    uint32_t all_blocks, all_tiles;
-    sums.scan(blocks | fixed << 16, &all_blocks); /* at most 2^14 of each */
-    uint32_t at_tile = sums.scan(blocks * tiles_of_block - half_last, &all_tiles);
-    int32_t *list = args.list + at.r * args.list_stride;
 #pragma unroll
-    for (int e = 0; e < PerThread; e++) {
-        if (!(keep >> e & 1))
-            continue;
-        const int tile = (at.first + e) * tiles_of_block;
-        list[at_tile++] = tile;
-        if (tiles_of_block == 2 && tile + 1 < args.tiles)
-            list[at_tile++] = tile + 1;
+        for (int e = 0; e < per_thread; e++)
+            if (at.col<Warps>(e) < args.cols)
+                mask[at.col<Warps>(e)] = keep >> e & 1;
+
+    /* A block of 128 keys is two tiles, of which the second may not exist: it would be the list's last one. No score is
+     * overwritten by the list before it is read: the places in it depend on what all threads have read. */
+    const bool two = args.block_k == 2 * ATTEND_TILE_KEYS;
+    int32_t *list = args.list + at.r * args.list_stride;
+    const int last_col = args.tiles % 2 ? static_cast<int>(args.cols) - 1 : -1; /* whose second tile does not exist */
+    uint32_t blocks;
+    tally missing = 0;
+    if (two) {
+        blocks = threads.for_marked(keep, [&](int e, uint32_t n) {
+            const int col = at.col<Warps>(e);
+            list[2 * n] = 2 * col;
+            if (col == last_col)
+                missing++;
+            else
+                list[2 * n + 1] = 2 * col + 1;
+        });
+    } else {
+        blocks = threads.for_marked(keep, [&](int e, uint32_t n) { list[n] = at.col<Warps>(e); });
     }
+    const tally row = threads.add((static_cast<tally>(fixed) << count_bit) + missing);
     if (threadIdx.x == 0) {
-        args.list_count[at.r] = static_cast<int32_t>(all_tiles);
-        atomicAdd(args.qk, static_cast<unsigned long long>(all_blocks & 0xffff));
-        if (all_blocks >> 16)
-            atomicAdd(args.extra, static_cast<unsigned long long>(all_blocks >> 16));
+        args.list_count[at.r] = static_cast<int32_t>(two ? 2 * blocks - weight_in(row) : blocks);
+        atomicAdd(args.qk, static_cast<unsigned long long>(blocks));
+        if (count_in(row))
+            atomicAdd(args.extra, static_cast<unsigned long long>(count_in(row)));
     }
 }
 
@@ -444,20 +467,23 @@ __global__ void set_counts(const select_args args)
     }
 }
 
-template <int PerThread, int MostThreads> cudaError_t launch_rows(const select_args &args, cudaStream_t stream)
+template <int Warps> cudaError_t launch_rows(const select_args &args, cudaStream_t stream)
 {
-    const int64_t threads = (args.cols + 32 * PerThread - 1) / (32 * PerThread) * 32;
-    return sparge::launch(select_rows<PerThread, MostThreads>, args.row_blocks, static_cast<int>(threads), 0, stream,
-                          args);
+    return sparge::launch(select_rows<Warps>, args.row_blocks, Warps * 32, 0, stream, args);
 }
 
 } // namespace
 
 cudaError_t select_launch_rows(const select_args &args, cudaStream_t stream)
 {
-    if (args.cols <= 128 * 4)
-        return launch_rows<4, 128>(args, stream);
-    return args.cols <= 128 * 16 ? launch_rows<16, 128>(args, stream) : launch_rows<16, 1024>(args, stream);
+    constexpr int of_warp = 32 * per_thread;
+    if (args.cols <= of_warp)
+        return launch_rows<1>(args, stream);
+    if (args.cols <= 2 * of_warp)
+        return launch_rows<2>(args, stream);
+    if (args.cols <= 4 * of_warp)
+        return launch_rows<4>(args, stream);
+    return args.cols <= 8 * of_warp ? launch_rows<8>(args, stream) : launch_rows<32>(args, stream);
 }
 
 cudaError_t select_launch_counts(const select_args &args, unsigned long long qk, cudaStream_t stream)
