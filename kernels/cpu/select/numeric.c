@@ -33,8 +33,8 @@ void cpu_softmax(float *score, int64_t count)
     const uint64_t sum = cpu_softmax_terms(score, count);
     if (sum == 0)
         return;
-    /* Dividing the terms, not their masses, keeps probabilities below 2^-31 apart from zero. */
-    const float total = (float)sum * 0x1p-31F;
+    /* Dividing the terms, not their masses, keeps probabilities below 2^-27 apart from zero. */
+    const float total = (float)sum * 0x1p-27F;
     for (int64_t i = 0; i < count; i++)
         score[i] /= total;
 }

@@ -43,10 +43,10 @@ static inline float cpu_dot(const float *a, const float *b, int32_t count)
 void cpu_scores(const sparge_context *context, float *score, const float *a, const float *rows, int64_t count,
                 int32_t channels, float scale);
 
-/* A value of [0, 1] in units of 2^-31, rounded down. */
+/* A value of [0, 1] in units of 2^-27, rounded down: 31 of them sum to less than 2^32, which a GPU thread relies on. */
 static inline uint32_t cpu_mass(float value)
 {
-    return (uint32_t)(value * 2147483648.0F);
+    return (uint32_t)(value * 0x1p27F);
 }
 
 /* Is a sum of masses below 2^52 at most, or less than, the part `share` of a total? */

@@ -27,10 +27,10 @@ __device__ __forceinline__ float select_exp(float x)
     return x >= -87.0f ? result : 0.0f;
 }
 
-/* A value of [0, 1] in units of 2^-31, rounded down. */
+/* A value of [0, 1] in units of 2^-27, rounded down. */
 __device__ __forceinline__ uint32_t mass_of(float value)
 {
-    return __float2uint_rz(__fmul_rn(value, 0x1p31f));
+    return __float2uint_rz(__fmul_rn(value, 0x1p27f));
 }
 
 } // namespace sparge::select

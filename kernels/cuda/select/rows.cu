@@ -47,28 +47,27 @@ __device__ __forceinline__ float score_of(uint32_t key)
 using sparge::select::mass_of;
 using sparge::select::select_exp;
 
-/* A number of candidates and the sum of their weights: at most 2^14 and 2^45, in one integer. */
-using tally = unsigned long long;
-constexpr int count_bit = 48;
-__device__ __forceinline__ tally one(uint32_t weight)
-{
-    return (1ull << count_bit) + weight;
-}
-__device__ __forceinline__ uint32_t count_in(tally t)
-{
-    return static_cast<uint32_t>(t >> count_bit);
-}
-__device__ __forceinline__ uint64_t weight_in(tally t)
-{
-    return t & ((1ull << count_bit) - 1);
-}
+/* A number of candidates and the sum of their weights. Of a thread: weights are at most 2^27, and there are at most 16. */
+struct tally {
+    uint32_t count, weight;
+    __device__ __forceinline__ void add(bool counts, uint32_t w)
+    {
+        count += counts ? 1 : 0;
+        weight += counts ? w : 0;
+    }
+};
+
+struct row_tally {
+    uint32_t count;
+    uint64_t weight;
+};
 
 struct candidate {
     uint32_t key, weight, col;
 };
 
 template <int Warps> struct row_shared {
-    tally part[2][Warps]; /* of each warp; two, so that one barrier a sum is enough */
+    row_tally part[2][Warps]; /* of each warp; two, so that one barrier a sum is enough */
     uint32_t most[Warps], least[Warps];
     uint32_t marked[per_thread * Warps]; /* marks of a warp's columns, then the number of marks before them */
     uint32_t all_marked;
@@ -96,21 +95,22 @@ template <int Warps> struct row_threads {
             __syncwarp();
     }
 
-    /* The sum of tallies of at most 16 candidates each, so that the parts below stay within 32 bits over a warp. */
-    __device__ __forceinline__ tally add(tally t)
+    __device__ __forceinline__ row_tally add(tally t)
     {
-        const uint32_t low = __reduce_add_sync(~0u, static_cast<uint32_t>(t) & 0xfffffu);
-        const uint32_t high = __reduce_add_sync(~0u, count_in(t) << 21 | static_cast<uint32_t>(weight_in(t) >> 20));
-        tally sum = (static_cast<tally>(high >> 21) << count_bit) + (static_cast<tally>(high & 0x1fffffu) << 20) + low;
+        const uint32_t low = __reduce_add_sync(~0u, t.weight & 0xffff), high = __reduce_add_sync(~0u, t.weight >> 16);
+        row_tally sum = {__reduce_add_sync(~0u, t.count), (static_cast<uint64_t>(high) << 16) + low};
         if constexpr (Warps == 1)
             return sum;
         turn ^= 1;
         if (lane == 0)
             shared.part[turn][warp] = sum;
         __syncthreads();
-        sum = 0;
-        for (int w = 0; w < Warps; w++)
-            sum += shared.part[turn][w];
+        sum = {0, 0};
+#pragma unroll
+        for (int w = 0; w < Warps; w++) {
+            sum.count += shared.part[turn][w].count;
+            sum.weight += shared.part[turn][w].weight;
+        }
         return sum;
     }
 
@@ -206,10 +206,18 @@ __device__ __forceinline__ int visible_cols(const select_args &args, int64_t row
     return static_cast<int>((end + args.block_k - 1) >> (args.block_k == 64 ? 6 : 7));
 }
 
+/* How many of the first `cols` columns this thread has. */
+template <int Warps> __device__ __forceinline__ int own_of(int cols)
+{
+    const int left = cols - static_cast<int>(threadIdx.x), threads = row_threads<Warps>::threads;
+    return left <= 0 ? 0 : (left + threads - 1) / threads;
+}
+
 struct row_place {
     int64_t r, row, kv;
     int32_t head;
-    int visible;
+    int visible; /* columns */
+    int own;     /* of this thread: col(0) .. col(own - 1) */
     template <int Warps> __device__ __forceinline__ static int col(int e)
     {
         return e * row_threads<Warps>::threads + static_cast<int>(threadIdx.x);
@@ -239,34 +247,32 @@ __device__ __forceinline__ void read_row(const select_args &args, const row_plac
 {
     const int32_t *scores = args.list + at.r * args.list_stride;
     const bool pooled = args.rule == SELECT_BY_COUNT || args.rule == SELECT_BY_SPARSITY;
-    const float theta = args.theta ? args.theta[at.head] : -INFINITY;
+    const float theta = args.theta ? args.theta[at.head] : 0;
     const float *k_sim = args.k_sim + at.kv * args.cols;
-    float score[per_thread];
+    float score[per_thread], similarity[per_thread]; /* read together: in turn, each would wait for the one before */
 #pragma unroll
-    for (int e = 0; e < per_thread; e++) {
-        const int col = at.col<Warps>(e);
-        score[e] = col < at.visible ? __int_as_float(scores[col]) : 0;
-    }
-    if (args.theta)
+    for (int e = 0; e < per_thread; e++)
+        score[e] = e < at.own ? __int_as_float(scores[at.col<Warps>(e)]) : 0;
 #pragma unroll
-        for (int e = 0; e < per_thread; e++) {
-            const int col = at.col<Warps>(e);
-            keep |= col < at.visible && !(k_sim[col] > theta) ? 1u << e : 0;
-        }
+    for (int e = 0; e < per_thread; e++)
+        similarity[e] = args.theta && e < at.own ? k_sim[at.col<Warps>(e)] : INFINITY;
+#pragma unroll
+    for (int e = 0; e < per_thread; e++)
+        keep |= similarity[e] > theta ? 0 : 1u << e;
 #pragma unroll
     for (int e = 0; e < per_thread; e++) {
         const bool unknown = isnan(score[e]); /* pooled: rank it first */
         keep |= unknown && !pooled ? 1u << e : 0;
         const uint32_t key = key_of(unknown ? INFINITY : score[e]);
-        own.key[e] = at.col<Warps>(e) < at.visible && !(keep >> e & 1) ? key : 0;
+        own.key[e] = e < at.own && !(keep >> e & 1) ? key : 0;
     }
 }
 
 /* What is known about the cut: it lies in (lo, hi]. */
 struct bracket {
     uint32_t lo, hi;
-    tally above_lo, above_hi; /* candidates with a key above lo, above hi */
-    __device__ __forceinline__ uint32_t inside() const { return count_in(above_lo) - count_in(above_hi); }
+    row_tally above_lo, above_hi; /* candidates with a key above lo, above hi */
+    __device__ __forceinline__ uint32_t inside() const { return above_lo.count - above_hi.count; }
 };
 
 template <int Warps>
@@ -276,13 +282,12 @@ __device__ __forceinline__ void narrow(bracket &b, const columns &own, uint64_t 
         uint32_t middle = key_of(__fadd_rn(__fmul_rn(score_of(b.lo), 0.5f), __fmul_rn(score_of(b.hi), 0.5f)));
         if (step >= value_steps || !(middle > b.lo && middle < b.hi)) /* also where it is NaN or infinite */
             middle = b.lo + (b.hi - b.lo) / 2;
-        tally above = 0;
+        tally own_above = {0, 0};
 #pragma unroll
         for (int e = 0; e < per_thread; e++)
-            if (own.key[e] > middle)
-                above += one(own.weight[e]);
-        above = row.add(above);
-        if (weight_in(above) <= limit) {
+            own_above.add(own.key[e] > middle, own.weight[e]);
+        const row_tally above = row.add(own_above);
+        if (above.weight <= limit) {
             b.hi = middle;
             b.above_hi = above;
         } else {
@@ -298,7 +303,7 @@ __device__ __forceinline__ void rank_inside(const bracket &b, uint64_t limit, ro
 {
     const uint32_t lane = threadIdx.x % 32, inside = b.inside();
     const candidate own = lane < inside ? shared.inside[lane] : candidate{0, 0, ~0u};
-    uint64_t sum = weight_in(b.above_hi); /* of all that come before it, and its own */
+    uint64_t sum = b.above_hi.weight; /* of all that come before it, and its own */
 #pragma unroll 4
     for (uint32_t i = 0; i < inside; i++) {
         const candidate other = shared.inside[i];
@@ -308,7 +313,7 @@ __device__ __forceinline__ void rank_inside(const bracket &b, uint64_t limit, ro
     const bool taken = lane < inside && sum <= limit;
     const uint32_t cut = __reduce_max_sync(~0u, lane < inside && !taken ? own.key : 0);
     const uint32_t ties = static_cast<uint32_t>(__popc(__ballot_sync(~0u, taken && own.key == cut)));
-    const bool none = count_in(b.above_hi) == 0 && !__any_sync(~0u, taken);
+    const bool none = b.above_hi.count == 0 && !__any_sync(~0u, taken);
     if (lane == 0) {
         shared.cut = cut;
         shared.ties = none ? 1 : ties;
@@ -322,10 +327,10 @@ __device__ __forceinline__ void find_cut(const columns &own, bracket b, uint64_t
 {
     narrow(b, own, limit, row);
     if (b.inside() > 32) { /* all of one key */
-        const uint64_t weight = (weight_in(b.above_lo) - weight_in(b.above_hi)) / b.inside();
-        const uint64_t fitting = (limit - weight_in(b.above_hi)) / weight; /* > 0: else lo would be within the limit */
+        const uint64_t weight = (b.above_lo.weight - b.above_hi.weight) / b.inside();
+        const uint64_t fitting = (limit - b.above_hi.weight) / weight; /* > 0: else lo would be within the limit */
         *cut = b.hi;
-        *ties = count_in(b.above_hi) == 0 && fitting == 0 ? 1 : static_cast<uint32_t>(fitting);
+        *ties = b.above_hi.count == 0 && fitting == 0 ? 1 : static_cast<uint32_t>(fitting);
         return;
     }
     row_shared<Warps> &shared = row.shared;
@@ -361,22 +366,24 @@ __device__ __forceinline__ void choose(const select_args &args, const row_place 
         return; /* no candidates */
     const bool by_mass = args.rule == SELECT_BY_MASS;
     const float best = score_of(most);
-    tally all = 0;
+    tally own_all = {0, 0};
 #pragma unroll
-    for (int e = 0; e < per_thread; e++) {
+    for (int e = 0; e < per_thread; e++)
         own.weight[e] = 1;
-        if (by_mass)
+    if (by_mass)
+#pragma unroll
+        for (int e = 0; e < per_thread; e++)
             own.weight[e] = mass_of(select_exp(__fsub_rn(score_of(own.key[e]), best)));
-        own.weight[e] = own.key[e] ? own.weight[e] : 0;
-        all += own.key[e] ? one(own.weight[e]) : 0;
-    }
-    all = row.add(all);
-    const uint64_t limit =
-        by_mass ? static_cast<uint64_t>(__dmul_rn(args.share[at.head], static_cast<double>(weight_in(all))))
-                : static_cast<uint64_t>(count_limit(args, at.head, at.visible));
+#pragma unroll
+    for (int e = 0; e < per_thread; e++)
+        own_all.add(own.key[e] != 0, own.weight[e]);
+    const row_tally all = row.add(own_all);
+    const uint64_t limit = by_mass
+                               ? static_cast<uint64_t>(__dmul_rn(args.share[at.head], static_cast<double>(all.weight)))
+                               : static_cast<uint64_t>(count_limit(args, at.head, at.visible));
     uint32_t cut = 0, ties = 0;
-    if (weight_in(all) > limit)
-        find_cut<Warps>(own, {least - 1, most, all, 0}, limit, row, &cut, &ties);
+    if (all.weight > limit)
+        find_cut<Warps>(own, {least - 1, most, all, {0, 0}}, limit, row, &cut, &ties);
     unsigned equal = 0;
 #pragma unroll
     for (int e = 0; e < per_thread; e++) {
@@ -387,7 +394,9 @@ __device__ __forceinline__ void choose(const select_args &args, const row_place 
         row.for_marked(equal, [&](int e, uint32_t earlier) { keep |= earlier < ties ? 1u << e : 0; });
 }
 
-template <int Warps> __global__ void __launch_bounds__(Warps * 32) select_rows(const __grid_constant__ select_args args)
+template <int Warps>
+__global__ void __launch_bounds__(Warps * 32, Warps >= 32 ? 1 : 32 / Warps)
+    select_rows(const __grid_constant__ select_args args)
 {
     __shared__ row_shared<Warps> shared;
     row_threads<Warps> threads(shared);
@@ -400,13 +409,11 @@ template <int Warps> __global__ void __launch_bounds__(Warps * 32) select_rows(c
     at.head = static_cast<int32_t>(head);
     at.kv = bh / heads_q * static_cast<uint32_t>(args.heads_kv) + head / group;
     at.visible = visible_cols(args, at.row);
+    at.own = own_of<Warps>(at.visible);
 
     uint8_t *mask = args.mask + at.r * args.cols;
     unsigned keep = 0; /* bit e: column col(e) */
-    unsigned all_visible = 0;
-#pragma unroll
-    for (int e = 0; e < per_thread; e++)
-        all_visible |= at.col<Warps>(e) < at.visible ? 1u << e : 0;
+    const unsigned all_visible = (1u << at.own) - 1;
     uint32_t fixed = 0; /* of this thread: kept whatever their score */
     if (args.rule == SELECT_FROM_MASK) {
 #pragma unroll
@@ -424,11 +431,13 @@ template <int Warps> __global__ void __launch_bounds__(Warps * 32) select_rows(c
         if (args.sink && threadIdx.x == 0)
             keep |= all_visible & 1;
     }
-    if (args.rule != SELECT_FROM_MASK)
+    if (args.rule != SELECT_FROM_MASK) {
+        const int existing = own_of<Warps>(static_cast<int>(args.cols));
 #pragma unroll
         for (int e = 0; e < per_thread; e++)
-            if (at.col<Warps>(e) < args.cols)
+            if (e < existing)
                 mask[at.col<Warps>(e)] = keep >> e & 1;
+    }
 
     /* A block of 128 keys is two tiles, of which the second may not exist: it would be the list's last one. No score is
      * overwritten by the list before it is read: the places in it depend on what all threads have read. */
@@ -436,7 +445,7 @@ template <int Warps> __global__ void __launch_bounds__(Warps * 32) select_rows(c
     int32_t *list = args.list + at.r * args.list_stride;
     const int last_col = args.tiles % 2 ? static_cast<int>(args.cols) - 1 : -1; /* whose second tile does not exist */
     uint32_t blocks;
-    tally missing = 0;
+    uint32_t missing = 0;
     if (two) {
         blocks = threads.for_marked(keep, [&](int e, uint32_t n) {
             const int col = at.col<Warps>(e);
@@ -449,12 +458,12 @@ template <int Warps> __global__ void __launch_bounds__(Warps * 32) select_rows(c
     } else {
         blocks = threads.for_marked(keep, [&](int e, uint32_t n) { list[n] = at.col<Warps>(e); });
     }
-    const tally row = threads.add((static_cast<tally>(fixed) << count_bit) + missing);
+    const row_tally row = threads.add({fixed, missing});
     if (threadIdx.x == 0) {
-        args.list_count[at.r] = static_cast<int32_t>(two ? 2 * blocks - weight_in(row) : blocks);
+        args.list_count[at.r] = static_cast<int32_t>(two ? 2 * blocks - static_cast<uint32_t>(row.weight) : blocks);
         atomicAdd(args.qk, static_cast<unsigned long long>(blocks));
-        if (count_in(row))
-            atomicAdd(args.extra, static_cast<unsigned long long>(count_in(row)));
+        if (row.count)
+            atomicAdd(args.extra, static_cast<unsigned long long>(row.count));
     }
 }
 

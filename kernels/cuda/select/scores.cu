@@ -59,10 +59,10 @@ __device__ __forceinline__ void store_step(float (&to)[step][tile], int row, int
     to[c + 3][at] = x.w;
 }
 
-__device__ __forceinline__ void load_own(float (&to)[own], const float (&from)[step][tile], int channel, int first)
+/* Rows first .. first + 3 and 64 + those, of one channel: `from` is the first of them. */
+__device__ __forceinline__ void load_own(float (&to)[own], const float *from)
 {
-    const float4 low = *reinterpret_cast<const float4 *>(&from[channel][swizzled(channel, first)]);
-    const float4 high = *reinterpret_cast<const float4 *>(&from[channel][swizzled(channel, half + first)]);
+    const float4 low = *reinterpret_cast<const float4 *>(from), high = *reinterpret_cast<const float4 *>(from + half);
     to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
     to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
 }
@@ -70,16 +70,21 @@ __device__ __forceinline__ void load_own(float (&to)[own], const float (&from)[s
 __device__ __forceinline__ void add_step(float (&sum)[own][own], const score_shared &shared, int stage, int row,
                                          int col)
 {
+#pragma unroll 1
+    for (int four = 0; four < step; four += 4) { /* channels with the same places of rows */
+        const float *q_rows = &shared.q[stage][four][swizzled(four, row)];
+        const float *k_cols = &shared.k[stage][four][swizzled(four, col)];
 #pragma unroll 2 /* more would spill */
-    for (int c = 0; c < step; c++) {
-        float q[own], k[own];
-        load_own(q, shared.q[stage], c, row);
-        load_own(k, shared.k[stage], c, col);
+        for (int c = 0; c < 4; c++) {
+            float q[own], k[own];
+            load_own(q, q_rows + c * tile);
+            load_own(k, k_cols + c * tile);
 #pragma unroll
-        for (int i = 0; i < own; i++)
+            for (int i = 0; i < own; i++)
 #pragma unroll
-            for (int j = 0; j < own; j++)
-                sum[i][j] = __fmaf_rn(q[i], k[j], sum[i][j]);
+                for (int j = 0; j < own; j++)
+                    sum[i][j] = __fmaf_rn(q[i], k[j], sum[i][j]);
+        }
     }
 }
 

@@ -120,7 +120,7 @@ __device__ void softmax_row(int64_t visible, float *score, row_shared &shared)
         atomicAdd(&shared.mass, static_cast<unsigned long long>(sparge::select::mass_of(score[col])));
     }
     __syncthreads();
-    const float total = __fmul_rn(__ull2float_rn(shared.mass), 0x1p-31f);
+    const float total = __fmul_rn(__ull2float_rn(shared.mass), 0x1p-27f);
     for (int64_t col = threadIdx.x; col < visible && shared.mass; col += threads)
         score[col] = __fdiv_rn(score[col], total);
     __syncthreads();
