@@ -276,8 +276,9 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
     float row_scale = args.scale_log2;
     int k_scale_first = 0; /* fits: K with 2^31 scales would have 2^31 * 16 * D bytes */
     if constexpr (A != arithmetic::f16) {
-        const int64_t group =
-            args.scales == ATTEND_SCALES_BLOCK ? row_block : static_cast<int64_t>(first_row + warp_row) / 32;
+        const int64_t last_group = (args.seqlen_q - 1) / 32; /* a warp's rows may all lie past the end */
+        const int64_t warp_group = min(static_cast<int64_t>(first_row + warp_row) / 32, last_group);
+        const int64_t group = args.scales == ATTEND_SCALES_BLOCK ? row_block : warp_group;
         row_scale *= args.q_scale[static_cast<int64_t>(batch_head) * args.q_scales +
                                   (args.scales == ATTEND_SCALES_THREAD ? group * 8 + lane / 4 : group)];
         k_scale_first = kv_batch_head * args.k_scales + (args.scales == ATTEND_SCALES_THREAD ? lane % 4 : 0);
