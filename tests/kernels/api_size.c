@@ -2,6 +2,7 @@
 #include "api.h"
 
 #include <stdio.h>
+#include <sys/resource.h>
 
 static const sparge_problem problems[] = {
     {.batch = 1, .heads_q = 2, .heads_kv = 1, .seqlen_q = 300, .seqlen_k = 420, .head_dim = 64, .dtype = SPARGE_F16},
@@ -90,6 +91,40 @@ static void sizes_are_counted_in_64_bits(void **state)
     sparge_context_destroy(context);
 }
 
+/* Lists that follow from the shape alone are made with the plan, but not to learn its size. */
+static void sizing_takes_little_memory(void **state)
+{
+    static const sparge_problem large = {.batch = 64,
+                                         .heads_q = 16,
+                                         .heads_kv = 16,
+                                         .seqlen_q = 1 << 20,
+                                         .seqlen_k = 1 << 20,
+                                         .head_dim = 64,
+                                         .dtype = SPARGE_F16};
+    const long most_kib = 128 << 10;
+    sparge_context *context = api_context();
+    struct rusage before, after;
+    (void)state;
+    for (size_t m = 0; m < sparge_method_count(); m++) {
+        sparge_problem problem = large;
+        sparge_params *params;
+        size_t bytes;
+        assert_int_equal(sparge_params_create(sparge_method_at(m), &params), SPARGE_OK);
+        if (strcmp(sparge_method_name(sparge_method_at(m)), "sta") == 0)
+            problem.grid = (sparge_grid){.t = 64, .h = 128, .w = 128};
+        if (strncmp(sparge_method_name(sparge_method_at(m)), "minference", strlen("minference")) == 0)
+            problem.causal = SPARGE_CAUSAL_BOTTOM_RIGHT;
+        getrusage(RUSAGE_SELF, &before);
+        (void)sparge_plan_size(context, params, &problem, &bytes);
+        getrusage(RUSAGE_SELF, &after);
+        if (after.ru_maxrss - before.ru_maxrss > most_kib)
+            fail_msg("%s: sizing took %ld KiB", sparge_method_name(sparge_method_at(m)),
+                     after.ru_maxrss - before.ru_maxrss);
+        sparge_params_destroy(params);
+    }
+    sparge_context_destroy(context);
+}
+
 static void sizes_beyond_any_memory_are_refused(void **state)
 {
     static const sparge_problem largest = {.batch = 65536,
@@ -117,6 +152,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_are_those_of_the_plans),
         cmocka_unit_test(sizes_are_counted_in_64_bits),
+        cmocka_unit_test(sizing_takes_little_memory),
         cmocka_unit_test(sizes_beyond_any_memory_are_refused),
     };
     return api_is_idle() ? 77 : cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,7 +28,8 @@ static sparge_status plan_mask(sparge_plan *plan)
         return status;
     sparge_block_mask *mask = &cpu_plan_of(plan)->mask;
     status = sparge_block_mask_check(&file, &plan->problem, error);
-    for (int64_t i = 0; status == SPARGE_OK && i < (int64_t)mask->batch * mask->heads * mask->rows; i++) {
+    const int fills = status == SPARGE_OK && !plan->sizing;
+    for (int64_t i = 0; fills && i < (int64_t)mask->batch * mask->heads * mask->rows; i++) {
         const int64_t row = i % mask->rows, bh = i / mask->rows;
         const int64_t batch = file.batch == 1 ? 0 : bh / mask->heads, head = file.heads == 1 ? 0 : bh % mask->heads;
         const uint8_t *from = file.value + ((batch * file.heads + head) * file.rows + row) * file.cols;

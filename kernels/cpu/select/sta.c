@@ -48,24 +48,39 @@ static void extent(const tile_grid *grid, int axis, int32_t at, int32_t *begin, 
     *end = *begin + grid->tile[axis] < grid->cells[axis] ? *begin + grid->tile[axis] : grid->cells[axis];
 }
 
-/* Fills permuted and the tiles' first positions, begin[tile_count + 1]. */
-static void lay_out(const tile_grid *grid, int64_t *permuted, int64_t *begin)
+/* The cells [from, to) of a tile. */
+static void cells_of(const tile_grid *grid, int64_t index, int32_t from[3], int32_t to[3])
 {
+    int32_t at[3];
+    tile_at(grid, index, at);
+    for (int axis = 0; axis < 3; axis++)
+        extent(grid, axis, at[axis], &from[axis], &to[axis]);
+}
+
+/* Fills the tiles' first positions, begin[tile_count + 1]. */
+static void find_tiles(const tile_grid *grid, int64_t *begin)
+{
+    int32_t from[3], to[3];
+    begin[0] = grid->text_before;
+    for (int64_t index = 0; index < tile_count(grid); index++) {
+        cells_of(grid, index, from, to);
+        begin[index + 1] = begin[index] + (int64_t)(to[0] - from[0]) * (to[1] - from[1]) * (to[2] - from[2]);
+    }
+}
+
+static void lay_out(const tile_grid *grid, int64_t *permuted)
+{
+    int32_t from[3], to[3];
     int64_t position = 0;
     for (; position < grid->text_before; position++)
         permuted[position] = position;
     for (int64_t index = 0; index < tile_count(grid); index++) {
-        int32_t at[3], from[3], to[3];
-        tile_at(grid, index, at);
-        for (int axis = 0; axis < 3; axis++)
-            extent(grid, axis, at[axis], &from[axis], &to[axis]);
-        begin[index] = position;
+        cells_of(grid, index, from, to);
         for (int64_t t = from[0]; t < to[0]; t++)
             for (int64_t h = from[1]; h < to[1]; h++)
                 for (int64_t w = from[2]; w < to[2]; w++)
                     permuted[position++] = grid->text_before + (t * grid->cells[1] + h) * grid->cells[2] + w;
     }
-    begin[tile_count(grid)] = position;
     for (; position < grid->tokens; position++)
         permuted[position] = position;
 }
@@ -174,12 +189,13 @@ static sparge_status plan_sta(sparge_plan *plan)
         status = cpu_take(plan, (size_t)tile_count(&grid) + 1, sizeof *begin, (void **)&begin);
     if (status != SPARGE_OK)
         return status;
-    lay_out(&grid, cpu->permuted, begin);
+    find_tiles(&grid, begin);
     writer count = {.plan = plan};
     write_head(&count, &grid, begin);
     status = cpu_worklist_take(plan, cpu_select_product(heads, count.row_blocks), count.segments, 0);
-    if (status != SPARGE_OK)
+    if (status != SPARGE_OK || plan->sizing)
         return status;
+    lay_out(&grid, cpu->permuted);
     writer fill = {.plan = plan, .segment = cpu->work.segment, .row_block = cpu->work.row_block};
     write_head(&fill, &grid, begin);
     cpu->work.segments = fill.segments;

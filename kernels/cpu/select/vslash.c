@@ -131,7 +131,7 @@ static sparge_status plan_exact(sparge_plan *plan)
     sparge_status status = take_scratch(plan);
     if (status == SPARGE_OK)
         status = take_worklist(plan, rows);
-    if (status != SPARGE_OK)
+    if (status != SPARGE_OK || plan->sizing)
         return status;
     cpu_worklist *work = &cpu_plan_of(plan)->work;
     for (int64_t i = 0; i < work->row_blocks; i++) {

@@ -157,7 +157,7 @@ sparge_status upload_mask(sparge_plan *plan, const select_args &args)
                                                   plan->recipe.block_k, &context->error);
     if (status == SPARGE_OK)
         status = sparge_block_mask_check(&file, &plan->problem, &context->error);
-    if (status == SPARGE_OK) {
+    if (status == SPARGE_OK && !plan->sizing) {
         const size_t bytes = static_cast<size_t>(args.row_blocks) * static_cast<size_t>(args.cols);
         uint8_t *mask = static_cast<uint8_t *>(calloc(bytes, 1));
         if (mask) {
