@@ -56,28 +56,29 @@ int sparge_backend_device_count(const char *backend)
     return found ? found->device_count() : 0;
 }
 
-/* NULL with the reason in *error. */
-static const sparge_backend *choose_backend(const char *name, sparge_error *error)
+/* *chosen is NULL where it fails. */
+static sparge_status choose_backend(const char *name, const sparge_backend **chosen, sparge_error *error)
 {
+    *chosen = NULL;
+    if (!name)
+        return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "backend is NULL");
     if (strcmp(name, "auto") == 0) {
-        for (size_t i = 0; i < BACKENDS; i++)
+        for (size_t i = 0; i < BACKENDS && !*chosen; i++)
             if (!backends[i]->hidden && backends[i]->device_count() > 0)
-                return backends[i];
-        sparge_fail(error, SPARGE_ERROR_DEVICE, "backend auto: no backend has a device");
-        return NULL;
+                *chosen = backends[i];
+        return *chosen ? SPARGE_OK : sparge_fail(error, SPARGE_ERROR_DEVICE, "backend auto: no backend has a device");
     }
-    const sparge_backend *backend = find_backend(name);
-    if (!backend) {
-        char names[128] = "auto";
-        for (size_t i = 0; i < BACKENDS; i++) {
-            if (backends[i]->hidden)
-                continue;
-            size_t used = strlen(names);
-            snprintf(names + used, sizeof names - used, ", %s", backends[i]->name);
-        }
-        sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "backend %s: unknown, must be one of %s", name, names);
+    *chosen = find_backend(name);
+    if (*chosen)
+        return SPARGE_OK;
+    char names[128] = "auto";
+    for (size_t i = 0; i < BACKENDS; i++) {
+        if (backends[i]->hidden)
+            continue;
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, ", %s", backends[i]->name);
     }
-    return backend;
+    return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "backend %s: unknown, must be one of %s", name, names);
 }
 
 static sparge_status check_device(const sparge_backend *backend, int device, sparge_error *error)
@@ -91,8 +92,8 @@ static sparge_status check_device(const sparge_backend *backend, int device, spa
 
 const char *sparge_backend_choose(const char *backend, sparge_error *error)
 {
-    const sparge_backend *chosen = choose_backend(backend, error);
-    return chosen ? chosen->name : NULL;
+    const sparge_backend *chosen;
+    return choose_backend(backend, &chosen, error) == SPARGE_OK ? chosen->name : NULL;
 }
 
 sparge_status sparge_context_create(const char *backend, int device, int threads, sparge_context **context,
@@ -101,14 +102,12 @@ sparge_status sparge_context_create(const char *backend, int device, int threads
     if (!context)
         return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "context is NULL");
     *context = NULL;
-    if (!backend)
-        return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "backend is NULL");
     if (threads < 0)
         return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "threads = %d: must be >= 0 (0 = all)", threads);
-    const sparge_backend *chosen = choose_backend(backend, error);
-    if (!chosen)
-        return strcmp(backend, "auto") == 0 ? SPARGE_ERROR_DEVICE : SPARGE_ERROR_INVALID_ARGUMENT;
-    sparge_status status = check_device(chosen, device, error);
+    const sparge_backend *chosen;
+    sparge_status status = choose_backend(backend, &chosen, error);
+    if (status == SPARGE_OK)
+        status = check_device(chosen, device, error);
     if (status != SPARGE_OK)
         return status;
     sparge_context *created = calloc(1, sizeof *created);
@@ -163,10 +162,10 @@ static sparge_status describe_by_context(const char *backend, int device, sparge
 sparge_status sparge_device_describe(const char *backend, int device, sparge_device_info *info, sparge_error *error)
 {
     memset(info, 0, sizeof *info);
-    const sparge_backend *chosen = choose_backend(backend, error);
-    if (!chosen)
-        return strcmp(backend, "auto") == 0 ? SPARGE_ERROR_DEVICE : SPARGE_ERROR_INVALID_ARGUMENT;
-    const sparge_status status = check_device(chosen, device, error);
+    const sparge_backend *chosen;
+    sparge_status status = choose_backend(backend, &chosen, error);
+    if (status == SPARGE_OK)
+        status = check_device(chosen, device, error);
     if (status != SPARGE_OK)
         return status;
     return chosen->describe ? chosen->describe(device, info, error)

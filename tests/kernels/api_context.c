@@ -87,8 +87,12 @@ static void devices_are_described_without_a_context(void **state)
                  "device -1");
     assert_fails(sparge_device_describe("no-such", 0, &without, &error), SPARGE_ERROR_INVALID_ARGUMENT, error.text,
                  "no-such");
+    assert_fails(sparge_device_describe(NULL, 0, &without, &error), SPARGE_ERROR_INVALID_ARGUMENT, error.text,
+                 "backend is NULL");
     assert_null(sparge_backend_choose("no-such", &error));
     assert_message(error.text, "no-such");
+    assert_null(sparge_backend_choose(NULL, &error));
+    assert_message(error.text, "backend is NULL");
     const char *chosen = sparge_backend_choose("auto", &error);
     assert_non_null(chosen);
     assert_true(sparge_backend_device_count(chosen) > 0);
@@ -258,18 +262,20 @@ static void bad_permutations(void **state)
 static void bad_generators(void **state)
 {
     sparge_context *context = api_context();
-    float numbers[2 * 4 * 8];
+    void *numbers;
     sparge_generator good = {.kind = SPARGE_GENERATE_STRUCTURED,
                              .heads_q = 2,
                              .heads_kv = 1,
                              .correlation = 0.5F,
                              .scale_length = 2.0F,
                              .sharpness = 1.0F};
-    sparge_tensor tensor = sparge_tensor_hnd(numbers, SPARGE_F32, 1, 2, 4, 8);
-    sparge_tensor nhd = sparge_tensor_nhd(numbers, SPARGE_F32, 1, 2, 4, 8), f64 = tensor;
+    sparge_tensor tensor, nhd, f64;
     sparge_generator g;
 
     (void)state;
+    assert_int_equal(sparge_alloc(context, 2 * 4 * 8 * sizeof(float), &numbers), SPARGE_OK);
+    tensor = f64 = sparge_tensor_hnd(numbers, SPARGE_F32, 1, 2, 4, 8);
+    nhd = sparge_tensor_nhd(numbers, SPARGE_F32, 1, 2, 4, 8);
     f64.dtype = SPARGE_F64;
     g = good;
     g.correlation = 1.5F;
@@ -296,6 +302,7 @@ static void bad_generators(void **state)
     assert_fails(sparge_generate(context, &good, (sparge_tensor_role)9, &tensor), SPARGE_ERROR_INVALID_ARGUMENT,
                  sparge_error_string(context), "role");
     assert_int_equal(sparge_generate(context, &good, SPARGE_ROLE_Q, &tensor), SPARGE_OK);
+    sparge_free(context, numbers);
     sparge_context_destroy(context);
 }
 
