@@ -98,13 +98,14 @@ static void add_point(an_table *table, const char *device, const sb_point *point
 /* What the totals are about. */
 typedef struct totals {
     size_t due;
-    double ns;
-    uint64_t largest; /* on the device, of points that the method can do and that are not in the file */
+    double ns;        /* 0 where nothing is predicted */
+    uint64_t largest; /* of points that the method can do and that are not in the file; 0: there are none */
 } totals;
 
 /* `note` says why the point needs no measuring, or will not be measured; "" if it will. */
 static int add_planned(sb_dry_run *dry, const sb_session *session, const sparge_device_info *device,
-                       const sb_memory *memory, const sb_point *point, const sb_prediction *prediction, totals *sum)
+                       const sb_memory *memory, const sb_point *point, const sb_prediction *prediction,
+                       int is_predicted, totals *sum)
 {
     sb_record record;
     rs_error error;
@@ -122,37 +123,47 @@ static int add_planned(sb_dry_run *dry, const sb_session *session, const sparge_
     else if (!can)
         snprintf(note, sizeof note, "%s", prediction->skipped ? prediction->reason : reason.text);
     else {
-        if (need.device > sum->largest)
-            sum->largest = need.device;
+        const uint64_t needed = sb_need_total(&need, memory);
+        sum->largest = needed > sum->largest ? needed : sum->largest;
         if (sb_need_fits(session, &need, memory, note, sizeof note)) {
             sum->due++;
             sum->ns += prediction->ns;
         }
     }
-    add_point(dry->table, device->name, point, &need, prediction->ns / 1e9, note);
+    add_point(dry->table, device->name, point, &need, is_predicted ? prediction->ns / 1e9 : NAN, note);
     return SB_EXIT_OK;
 }
 
 static void add_totals(sb_dry_run *dry, const totals *sum, const sparge_device_info *device, const sb_memory *memory,
-                       const sb_points *points, const sb_rates *rates)
+                       const sb_points *points)
 {
-    char time[32], largest[32], left[32], total[32], equal[64] = "";
+    char text[32], total[32];
+    sb_text *line = &dry->totals;
+    sb_text_add(line, "sparge-bench: %zu point%s", points->count, points->count == 1 ? "" : "s");
     if (points->duplicates > 0)
-        snprintf(equal, sizeof equal, " (%zu equal ones left out)", points->duplicates);
-    sb_duration_text(sum->ns, time, sizeof time);
-    sb_memory_text(sum->largest, largest, sizeof largest);
-    sb_memory_text(memory->free, left, sizeof left);
+        sb_text_add(line, " (%zu equal ones left out)", points->duplicates);
+    sb_text_add(line, ", %zu to measure; ", sum->due);
+    sb_memory_text(sum->largest, text, sizeof text);
+    if (sum->largest > 0)
+        sb_text_add(line, "the largest needs %s, ", text);
+    sb_memory_text(memory->free, text, sizeof text);
     sb_memory_text(memory->total, total, sizeof total);
-    sb_text_add(&dry->totals,
-                "sparge-bench: %zu point%s%s, %zu to measure; the largest needs %s, %s of the %s of %s are free; about "
-                "%s at the "
-                "%.3g GFLOP/s that dense-f16 just reached\n",
-                points->count, points->count == 1 ? "" : "s", equal, sum->due, largest, left, total,
-                memory->is_own ? device->name : "this machine", time, rates->dense_ops / 1e9);
+    sb_text_add(line, "%s of the %s of %s are free; ", text, total, memory->is_own ? device->name : "this machine");
+}
+
+static void add_time(sb_dry_run *dry, double ns, const sb_rates *rates, const char *unknown)
+{
+    char text[32];
+    sb_duration_text(ns, text, sizeof text);
+    if (rates)
+        sb_text_add(&dry->totals, "about %s at the %.3g GFLOP/s that dense-f16 just reached\n", text,
+                    rates->dense_ops / 1e9);
+    else
+        sb_text_add(&dry->totals, "no time is predicted: %s\n", unknown);
 }
 
 int sb_dry_run_add(sb_dry_run *dry, const sb_session *session, const sparge_device_info *device,
-                   const sb_points *points, const sb_prediction *prediction, const sb_rates *rates)
+                   const sb_points *points, const sb_prediction *prediction, const sb_rates *rates, const char *unknown)
 {
     sb_memory memory;
     sparge_error error = {0};
@@ -161,10 +172,12 @@ int sb_dry_run_add(sb_dry_run *dry, const sb_session *session, const sparge_devi
         return sb_fail(SB_EXIT_ENVIRONMENT, "%s", error.text);
     int code = SB_EXIT_OK;
     for (size_t i = 0; i < points->count && code == SB_EXIT_OK; i++)
-        code = add_planned(dry, session, device, &memory, &points->point[i], &prediction[i], &sum);
-    if (code == SB_EXIT_OK)
-        add_totals(dry, &sum, device, &memory, points, rates);
-    return code;
+        code = add_planned(dry, session, device, &memory, &points->point[i], &prediction[i], rates != NULL, &sum);
+    if (code != SB_EXIT_OK)
+        return code;
+    add_totals(dry, &sum, device, &memory, points);
+    add_time(dry, sum.ns, rates, unknown);
+    return SB_EXIT_OK;
 }
 
 int sb_dry_run_print(const sb_arguments *arguments, sb_dry_run *dry, int quiet)

@@ -17,9 +17,10 @@ typedef struct sb_dry_run {
 int sb_dry_run_begin(const sb_sweep_options *options, sb_dry_run *dry);
 
 /* Adds the points on one device. `device` is that of the session, named as results name it; `prediction` is of each
- * point. */
+ * point; rates: NULL if they could not be measured, for the reason in `unknown`. */
 int sb_dry_run_add(sb_dry_run *dry, const sb_session *session, const sparge_device_info *device,
-                   const sb_points *points, const sb_prediction *prediction, const sb_rates *rates);
+                   const sb_points *points, const sb_prediction *prediction, const sb_rates *rates,
+                   const char *unknown);
 
 /* The table on stdout, the totals on stderr unless `quiet`. */
 int sb_dry_run_print(const sb_arguments *arguments, sb_dry_run *dry, int quiet);

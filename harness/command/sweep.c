@@ -49,7 +49,6 @@ typedef struct sweep {
     sb_session session;
     sparge_device_info device; /* the session's, named as results name it */
     int64_t run_id;            /* 0: not begun */
-    sb_rates rates;
     sb_prediction *prediction; /* of each point; NULL where nothing is drawn */
     int64_t current_id;        /* the measurement that visits are added to */
 } sweep;
@@ -274,12 +273,10 @@ static int visit_all(sweep *s)
 
 /* --- before and after --- */
 
-static int predict(sweep *s)
+/* rates: NULL if they are not known. */
+static int predict(sweep *s, const sb_rates *rates)
 {
-    sparge_error error = {0};
-    if (sb_rates_measure(s->session.context, &s->rates, &error) != SPARGE_OK)
-        return sb_fail(SB_EXIT_ENVIRONMENT, "%s", error.text);
-    s->prediction = sb_predict_all(&s->points, &s->options.measure, &s->rates);
+    s->prediction = sb_predict_all(&s->points, &s->options.measure, rates);
     return s->prediction ? SB_EXIT_OK : sb_fail(SB_EXIT_ENVIRONMENT, "out of memory for the predictions");
 }
 
@@ -319,7 +316,8 @@ static void print_tally(const sweep *s)
     size_t earlier = 0;
     if (s->options.quiet)
         return;
-    fprintf(stderr, "sparge-bench: %zu points:", (size_t)s->devices.count * s->points.count);
+    const size_t points = (size_t)s->devices.count * s->points.count;
+    fprintf(stderr, "sparge-bench: %zu point%s:", points, points == 1 ? "" : "s");
     const char *comma = " ";
     for (int i = RS_DONE; i <= RS_UNMEASURED; i++) {
         earlier += t->earlier[i];
@@ -358,20 +356,28 @@ static int judge(const sweep *s)
     return bad > 0 ? SB_EXIT_MEASUREMENT : SB_EXIT_OK;
 }
 
-/* With the session open. */
+/* With the session open. Rates that cannot be measured, because the device is full or dense-f16 fails on it, are no reason
+ * not to try the points: there is then no predicted time. */
 static int measure_device(sweep *s)
 {
-    int code = sb_progress_draws(stderr, s->options.quiet) ? predict(s) : SB_EXIT_OK;
+    sb_rates rates;
+    int code = SB_EXIT_OK;
+    if (sb_progress_draws(stderr, s->options.quiet) && sb_rates_measure(s->session.context, &rates, NULL) == SPARGE_OK)
+        code = predict(s, &rates);
     s->run_id = 0;
     return code == SB_EXIT_OK ? end_run(s, visit_all(s)) : code;
 }
 
 static int list_device(sweep *s)
 {
-    int code = predict(s);
+    sb_rates rates;
+    sparge_error error = {0};
+    const int is_known = sb_rates_measure(s->session.context, &rates, &error) == SPARGE_OK;
+    const sb_rates *known = is_known ? &rates : NULL;
+    int code = predict(s, known);
     if (code != SB_EXIT_OK)
         return code;
-    return sb_dry_run_add(&s->dry, &s->session, &s->device, &s->points, s->prediction, &s->rates);
+    return sb_dry_run_add(&s->dry, &s->session, &s->device, &s->points, s->prediction, known, error.text);
 }
 
 /* One device after the other: only one session holds memory at a time. */

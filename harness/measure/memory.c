@@ -66,6 +66,10 @@ void sb_memory_text(uint64_t bytes, char *text, size_t size)
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double value = (double)bytes;
     size_t unit = 0;
+    if (bytes == UINT64_MAX) {
+        snprintf(text, size, "more than any memory");
+        return;
+    }
     while (value >= 1024.0 && unit + 1 < sizeof units / sizeof *units) {
         value /= 1024.0;
         unit++;

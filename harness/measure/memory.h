@@ -18,7 +18,7 @@ typedef struct sb_memory {
 } sb_memory;
 sparge_status sb_memory_of(sparge_context *context, sb_memory *memory);
 
-/* "12.3 GiB" */
+/* "12.3 GiB"; UINT64_MAX: "more than any memory" */
 void sb_memory_text(uint64_t bytes, char *text, size_t size);
 
 #endif

@@ -88,11 +88,13 @@ sparge_status sb_need_memory(const sb_session *session, sb_memory *memory, sparg
     return SPARGE_OK;
 }
 
-/* "12.3 GiB", or in words what is not a number of bytes. */
+uint64_t sb_need_total(const sb_need *need, const sb_memory *memory)
+{
+    return memory->is_own ? need->device : plus(need->device, need->host);
+}
+
 static const char *text_of(uint64_t bytes, char text[32])
 {
-    if (bytes == UINT64_MAX)
-        return "more than any memory";
     sb_memory_text(bytes, text, 32);
     return text;
 }
@@ -101,7 +103,7 @@ int sb_need_fits(const sb_session *session, const sb_need *need, const sb_memory
 {
     char text[8][32];
     const uint64_t most = session->options.max_memory > 0 ? session->options.max_memory : UINT64_MAX;
-    const uint64_t needed = memory->is_own ? need->device : plus(need->device, need->host);
+    const uint64_t needed = sb_need_total(need, memory);
     const uint64_t host_free = memory->is_own ? plus(sb_memory_available(), held_on_host(session)) : UINT64_MAX;
     reason[0] = '\0';
     if (needed < UINT64_MAX && needed <= memory->free && needed <= most && need->host <= host_free)

@@ -22,6 +22,9 @@ sparge_status sb_need_of(const sb_session *session, const sb_point *point, sb_ne
 /* What there is for a point: what is free now, and what the session holds for the point before it. */
 sparge_status sb_need_memory(const sb_session *session, sb_memory *memory, sparge_error *error);
 
+/* Of `memory`: the host's part too where that is the host's. */
+uint64_t sb_need_total(const sb_need *need, const sb_memory *memory);
+
 /* 1 if the point fits into `memory` and --max-memory; else 0, with one line on what is missing. */
 int sb_need_fits(const sb_session *session, const sb_need *need, const sb_memory *memory, char *reason, size_t size);
 

@@ -66,9 +66,10 @@ sparge_status sb_rates_measure(sparge_context *context, sb_rates *rates, sparge_
         .order = WL_ORDER_ROW,
     };
     sb_inputs inputs;
-    sparge_status status = sb_inputs_create(context, &workload, &inputs, error);
+    sparge_error reason = {0};
+    sparge_status status = sb_inputs_create(context, &workload, &inputs, &reason);
     if (status != SPARGE_OK)
-        return status;
+        return sparge_fail(error, status, "calibration: %s", reason.text);
     sparge_io io = {.q = inputs.q, .k = inputs.k, .v = inputs.v, .o = inputs.q};
     size_t bytes;
     double dense_s = 1.0, exact_s = 1.0;
@@ -102,6 +103,8 @@ static sb_prediction predict(const sb_point *point, const sb_measure_options *op
         snprintf(prediction.reason, sizeof prediction.reason, "%s", error.text);
         return prediction;
     }
+    if (!rates)
+        return prediction;
     double ops = sparge_problem_dense_ops(problem);
     double launch_ns = ops / rates->dense_ops * 1e9;
     if (launch_ns > 1e18) /* thirty years: beyond the clock's range soon */

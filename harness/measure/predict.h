@@ -14,12 +14,12 @@ typedef struct sb_rates {
 sparge_status sb_rates_measure(sparge_context *context, sb_rates *rates, sparge_error *error);
 
 typedef struct sb_prediction {
-    double ns;   /* warm-up, visits, and the reference if the point is the first of its workload */
+    double ns;   /* warm-up, visits, and the reference if the point is the first of its workload; 0 without rates */
     int skipped; /* the method cannot do the problem */
     char reason[SPARGE_ERROR_TEXT];
 } sb_prediction;
 
-/* Of all points, to be freed. NULL if memory runs out. */
+/* Of all points, to be freed. rates: NULL if they are not known. NULL if memory runs out. */
 sb_prediction *sb_predict_all(const sb_points *points, const sb_measure_options *options, const sb_rates *rates);
 
 #endif

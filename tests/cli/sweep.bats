@@ -91,6 +91,21 @@ print(sqlite3.connect(sys.argv[1]).execute("SELECT count(*) FROM run").fetchone(
     [[ $stderr == *"2 points, 1 to measure"* ]]
 }
 
+@test "a device that cannot be calibrated is swept all the same, without predicted times" {
+    export SPARGE_FAKE=fail=dense-f16
+    local points="--backend fake --threads 1 --workload random --heads 1 --head-dim 64 --seqlen 128 --method window"
+    run --separate-stderr sb sweep $points --dry-run --format json
+    [ "$status" -eq 0 ]
+    json 'data["rows"][0]["predicted_s"] is None and data["rows"][0]["bytes"] > 0'
+    [[ $stderr == *"1 point, 1 to measure; "*"no time is predicted: calibration: launch failed (scripted)" ]]
+    # On a terminal a sweep calibrates too.
+    run python3 -c 'import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))' \
+        "$SPARGE_BENCH" sweep $points --visits 1 --launches 1 --db tty.db
+    [ "$status" -eq 0 ]
+    fine export tty.db --format json
+    json '[row["status"] for row in data["rows"]] == ["done"]'
+}
+
 @test "a point that does not fit is skipped with one line, and the sweep goes on" {
     export SPARGE_FAKE=memory=4000000
     run --separate-stderr sb sweep --backend fake --threads 1 --workload random --heads 1 --head-dim 64 --seqlen 64k,1k \

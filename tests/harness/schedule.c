@@ -128,7 +128,7 @@ static void memory_is_told_in_units(void **state)
     sb_memory_text(1536, text, sizeof text);
     assert_string_equal(text, "1.5 KiB");
     sb_memory_text(UINT64_MAX, text, sizeof text);
-    assert_string_equal(text, "16.0 EiB");
+    assert_string_equal(text, "more than any memory");
     uint64_t available = sb_memory_available();
     assert_true(available > (uint64_t)1 << 20); /* this program runs */
 }
