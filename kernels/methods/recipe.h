@@ -15,6 +15,10 @@ typedef enum sparge_arithmetic {
     SPARGE_ARITHMETIC_INT8_FP8
 } sparge_arithmetic;
 
+/* The largest magnitude of FP8 V. Four tiles of 128 keys with P up to 14 then add up to less than 65504, what f16
+ * accumulators hold (kernels/cuda/sm90); a value keeps its three bits down to 1/512 of its channel's largest. */
+#define SPARGE_FP8_V_MAX 8.0F
+
 typedef enum sparge_select {
     SPARGE_SELECT_ALL = 0,        /* dense */
     SPARGE_SELECT_MEANSIM,        /* SpargeAttn: pooled scores with self-similarity judge, CDF or top-k */
@@ -53,7 +57,7 @@ typedef struct sparge_recipe {
     int32_t block_q, block_k; /* of the mask and of the INT8 scales */
     int smooth_k;             /* subtract K's token mean before pooling and quantising */
     int upstream;             /* parity mode: 16-bit rounding points and quirks of the official code */
-    float fp8_v_max;          /* V's channel maximum maps to this: 448, 2.25 in parity mode */
+    float fp8_v_max;          /* V's channel maximum maps to this: SPARGE_FP8_V_MAX, 2.25 in parity mode */
 
     /* PV skip (paper 3.4): a vote of pv_unit query rows skips P V of a tile if max(m_local - m_new) < lambda, in nats.
      * -inf = off. pv_keeps_denominator: skipped tiles still count in the row sum (paper, Alg. 1 line 13). */

@@ -79,7 +79,7 @@ sparge_status sparge_recipe_create(const sparge_params *params, const sparge_pro
     recipe->method = sparge_params_method(params);
     recipe->lambda.uniform = -INFINITY;
     recipe->pv_keeps_denominator = 1;
-    recipe->fp8_v_max = 448.0F;
+    recipe->fp8_v_max = SPARGE_FP8_V_MAX;
     sparge_status status = recipe->method->resolve(params, problem, recipe, error);
     if (status != SPARGE_OK)
         sparge_recipe_release(recipe);
