@@ -394,9 +394,18 @@ __device__ __forceinline__ void choose(const select_args &args, const row_place 
         row.for_marked(equal, [&](int e, uint32_t earlier) { keep |= earlier < ties ? 1u << e : 0; });
 }
 
+/* CTAs an SM is to hold: 32 warps, in as many CTAs as it takes. */
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 870)
+constexpr int most_ctas = 16;
+#elif defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200)
+constexpr int most_ctas = 24;
+#else
+constexpr int most_ctas = 32;
+#endif
+template <int Warps> constexpr int ctas_of_sm = 32 / Warps < most_ctas ? 32 / Warps : most_ctas;
+
 template <int Warps>
-__global__ void __launch_bounds__(Warps * 32, Warps >= 32 ? 1 : 32 / Warps)
-    select_rows(const __grid_constant__ select_args args)
+__global__ void __launch_bounds__(Warps * 32, ctas_of_sm<Warps>) select_rows(const __grid_constant__ select_args args)
 {
     __shared__ row_shared<Warps> shared;
     row_threads<Warps> threads(shared);
