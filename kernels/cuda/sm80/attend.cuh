@@ -31,9 +31,8 @@
 #include <type_traits>
 
 #include <cuda_fp8.h>
-#include <math_constants.h>
 
-#include "../attend.h"
+#include "../attend_rows.cuh"
 #include "../ptx/cp_async.cuh"
 #include "../ptx/mma.cuh"
 
@@ -52,15 +51,6 @@ constexpr bool native_e4m3 = false;
 #else
 constexpr bool native_e4m3 = true;
 #endif
-
-/* Rows of shared memory are made of 16-byte chunks, XORed with the row so that ldmatrix meets no bank conflict. */
-template <int RowBytes> __device__ __forceinline__ uint32_t chunk_offset(int row, int chunk)
-{
-    constexpr int chunks = RowBytes / 16;
-    static_assert(chunks == 4 || chunks == 8 || chunks == 16, "row of 64, 128 or 256 bytes");
-    const int swizzled = chunks == 4 ? chunk ^ ((row >> 1) & 3) : chunk ^ (row & 7);
-    return static_cast<uint32_t>(row * RowBytes + swizzled * 16);
-}
 
 /* Starts copying rows [first, first + Rows) of a matrix; rows from `end` on and chunks from `valid_bytes` on are zero.
  * A thread copies the same chunk of every (Threads / chunks)-th row, so its swizzle is the same in all of them. */
@@ -84,22 +74,6 @@ __device__ __forceinline__ void load_rows(uint32_t shared, const char *base, int
     }
 }
 
-__device__ __forceinline__ uint32_t pack(float low, float high, __half)
-{
-    const __half2 pair = __floats2half2_rn(low, high);
-    uint32_t word;
-    memcpy(&word, &pair, sizeof word);
-    return word;
-}
-
-__device__ __forceinline__ uint32_t pack(float low, float high, __nv_bfloat16)
-{
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    uint32_t word;
-    memcpy(&word, &pair, sizeof word);
-    return word;
-}
-
 /* The sum of the two f16 values of a word. */
 __device__ __forceinline__ float unpack_sum(uint32_t word)
 {
@@ -121,26 +95,6 @@ __device__ __forceinline__ uint32_t widen_e4m3(uint32_t pair)
 {
     const __half2_raw wide = __nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(pair), __NV_E4M3);
     return wide.x | static_cast<uint32_t>(wide.y) << 16;
-}
-
-__device__ __forceinline__ float exp2_approx(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-/* Maximum and sum over the four lanes that share a row. */
-__device__ __forceinline__ float quad_max(float x)
-{
-    x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
-    return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
-}
-
-__device__ __forceinline__ float quad_sum(float x)
-{
-    x += __shfl_xor_sync(~0u, x, 1);
-    return x + __shfl_xor_sync(~0u, x, 2);
 }
 
 template <typename T16, arithmetic A, int D, int WarpRows, int Warps> struct shape {
@@ -626,12 +580,10 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
             continue;
         const char *from = stage + chunk_offset<2 * D>(local_row, chunk);
         char *to = out + row * args.o.token_stride * 2 + chunk * 16;
-        if (!args.o_scalar) {
+        if (!args.o_scalar)
             *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(from);
-            continue;
-        }
-        for (int e = 0; e < 8 && chunk * 8 + e < args.head_dim; e++)
-            reinterpret_cast<uint16_t *>(to)[e] = reinterpret_cast<const uint16_t *>(from)[e];
+        else
+            store_elements(to, from, args.head_dim - chunk * 8);
     }
     if constexpr (Votes) {
         /* Votes of this row block that have a real row; each skipped one is worth its share of a tile. */
