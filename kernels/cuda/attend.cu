@@ -4,6 +4,7 @@
 
 #include "cuda/cuda.h"
 #include "cuda/plan.h"
+#include "cuda/tensor_maps.h"
 
 namespace
 {
@@ -11,6 +12,7 @@ namespace
 struct attend_state {
     attend_kernel_entry kernel;
     float *lambda_log2; /* device, [Hq]; NULL without PV skip */
+    void *encoder;      /* of tensor maps; NULL where the kernel takes none */
 };
 
 const double log2_e = 1.4426950408889634;
@@ -38,6 +40,21 @@ sparge_status take_lambda(sparge_plan *plan, attend_state *state)
     if (plan->sizing)
         return SPARGE_OK;
     return sparge_upload(plan->context, device, host, sizeof(float) * static_cast<size_t>(heads));
+}
+
+/* The newest kernel for the context's device that there is. */
+attend_kernel_entry choose_kernel(const cuda_context *context, const attend_kernel_key &key)
+{
+#ifdef SPARGE_HAVE_SM90A
+    if (!context->portable && context->properties.major == 9 && context->properties.minor == 0) {
+        const attend_kernel_entry entry = sm90_attend_kernel(key);
+        if (entry.function)
+            return entry;
+    }
+#else
+    (void)context;
+#endif
+    return sm80_attend_kernel(key);
 }
 
 int64_t causal_shift(const sparge_problem &problem)
@@ -138,6 +155,15 @@ attend_args fill_arguments(const sparge_plan *plan, const sparge_io *io, const a
     return args;
 }
 
+sparge_status make_maps(const sparge_plan *plan, const attend_state *state, tensor_maps *maps)
+{
+    const cuda_prepared &prepared = cuda_plan_of(plan)->prepared;
+    sparge_status status = tensor_map_make(plan->context, state->encoder, &prepared.q, "q", &maps->q);
+    if (status == SPARGE_OK)
+        status = tensor_map_make(plan->context, state->encoder, &prepared.k, "k", &maps->k);
+    return status == SPARGE_OK ? tensor_map_make(plan->context, state->encoder, &prepared.v, "v", &maps->v) : status;
+}
+
 } // namespace
 
 sparge_status cuda_attend_plan(sparge_plan *plan)
@@ -157,8 +183,8 @@ sparge_status cuda_attend_plan(sparge_plan *plan)
     /* Dense 16-bit attention has no mask and no scales: its row block is the kernel's choice. */
     const bool free_rows = recipe.select == SPARGE_SELECT_ALL && recipe.arithmetic == SPARGE_ARITHMETIC_F16 && !votes;
     const attend_kernel_key key = {recipe.arithmetic, bf16, problem.head_dim <= 64 ? 64 : 128,
-                                   free_rows ? 128 : recipe.block_q, votes ? recipe.block_k : 0};
-    state->kernel = sm80_attend_kernel(key);
+                                   free_rows ? 0 : recipe.block_q, votes ? recipe.block_k : 0};
+    state->kernel = choose_kernel(cuda_context_of(plan->context), key);
     if (!state->kernel.function)
         return sparge_context_fail(plan->context, SPARGE_ERROR_INTERNAL, "no attention kernel for this plan");
     const int64_t blocks = (problem.seqlen_q + state->kernel.rows - 1) / state->kernel.rows;
@@ -170,6 +196,8 @@ sparge_status cuda_attend_plan(sparge_plan *plan)
                         cudaFuncSetAttribute(state->kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                              state->kernel.shared_bytes),
                         "shared memory of the attention kernel");
+    if (status == SPARGE_OK && state->kernel.tensor_maps)
+        status = tensor_map_encoder(plan->context, &state->encoder);
     return status == SPARGE_OK && votes ? take_lambda(plan, state) : status;
 }
 
@@ -184,7 +212,15 @@ sparge_status cuda_attend_run(sparge_plan *plan, const sparge_io *io)
         if (status != SPARGE_OK)
             return status;
     }
-    void *parameters[] = {&args};
+    tensor_maps maps;
+    void *with_maps[] = {&maps, &args};
+    void **parameters = with_maps + 1;
+    if (state->encoder) {
+        const sparge_status status = make_maps(plan, state, &maps);
+        if (status != SPARGE_OK)
+            return status;
+        parameters = with_maps;
+    }
     const dim3 grid(static_cast<unsigned>(args.row_blocks) * static_cast<unsigned>(args.batch * args.heads_q));
     return cuda_check(plan->context,
                       cudaLaunchKernel(state->kernel.function, grid, dim3(static_cast<unsigned>(state->kernel.threads)),

@@ -67,11 +67,13 @@ typedef struct attend_args {
     int32_t o_bf16;       /* INT8_F16 with binary16 V: O is bfloat16 all the same */
 } attend_args;
 
-/* A compiled kernel: launch with `threads` and `shared_bytes`, one CTA a row block of `rows` queries. */
+/* A compiled kernel: launch with `threads` and `shared_bytes`, one CTA a row block of `rows` queries. Its parameters are an
+ * attend_args, and before it the tensor_maps of Q, K and V where it loads by them. */
 typedef struct attend_kernel_entry {
     const void *function; /* NULL: there is none */
     int32_t rows, threads;
     int32_t shared_bytes;
+    int32_t tensor_maps; /* non-zero: it takes them */
 } attend_kernel_entry;
 
 /* Which kernel; `arithmetic` is a sparge_arithmetic. */
@@ -79,7 +81,7 @@ typedef struct attend_kernel_key {
     int arithmetic;
     int bf16;      /* non-zero: bfloat16 instead of binary16 */
     int head_dim;  /* 64 or 128 */
-    int rows;      /* 64 or 128 */
+    int rows;      /* 64 or 128; 0: the kernel's choice, for all tiles without lists */
     int vote_keys; /* with the PV skip: keys that are voted on together, 64 or 128; 0: without */
 } attend_kernel_key;
 
@@ -89,6 +91,9 @@ extern "C" {
 
 /* The mma.sync kernels (sm80/). */
 attend_kernel_entry sm80_attend_kernel(attend_kernel_key key);
+/* The wgmma kernels (sm90/), for compute capability 9.0 alone; in this build if SPARGE_HAVE_SM90A is defined. So far those
+ * of 16-bit products without the PV skip. */
+attend_kernel_entry sm90_attend_kernel(attend_kernel_key key);
 
 #ifdef __cplusplus
 }

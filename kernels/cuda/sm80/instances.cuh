@@ -15,16 +15,16 @@ template <typename T16, arithmetic A, int D, int WarpRows, int Warps, int VoteKe
 {
     using S = shape<T16, A, D, WarpRows, Warps>;
     return {reinterpret_cast<const void *>(&attend_kernel<T16, A, D, WarpRows, Warps, VoteKeys>), S::rows, S::threads,
-            S::shared_bytes};
+            S::shared_bytes, 0};
 }
 
 template <typename T16, arithmetic A, int D> attend_kernel_entry entry_of(const attend_kernel_key &key)
 {
     if (key.vote_keys == 128)
-        return key.rows == 128 ? entry_of<T16, A, D, 16, 8, 128>() : entry_of<T16, A, D, 16, 4, 128>();
+        return key.rows == 64 ? entry_of<T16, A, D, 16, 4, 128>() : entry_of<T16, A, D, 16, 8, 128>();
     if (key.vote_keys == 64)
-        return key.rows == 128 ? entry_of<T16, A, D, 16, 8, 64>() : entry_of<T16, A, D, 16, 4, 64>();
-    return key.rows == 128 ? entry_of<T16, A, D, 32, 4, 0>() : entry_of<T16, A, D, 16, 4, 0>();
+        return key.rows == 64 ? entry_of<T16, A, D, 16, 4, 64>() : entry_of<T16, A, D, 16, 8, 64>();
+    return key.rows == 64 ? entry_of<T16, A, D, 16, 4, 0>() : entry_of<T16, A, D, 32, 4, 0>();
 }
 
 template <arithmetic A, int D> attend_kernel_entry entry_of(const attend_kernel_key &key)

@@ -1,0 +1,397 @@
+/* 16-bit attention by TMA and wgmma, for sm_90a: dense, or over lists of 64-key tiles.
+ *
+ * One CTA computes one row block of BQ = 64 * Consumers queries of one head. Of its warpgroups (128 threads), the first
+ * loads and each of the others computes 64 rows:
+ *
+ *            Keys             D channels
+ *        +----------+        +-----------+
+ *   64   |    S     |   64   |     O     |    consumer 0        S, P and O never leave registers; a consumer's warp w
+ *        +----------+        +-----------+                      has its rows 16w .. 16w + 15
+ *   64   |    S     |   64   |     O     |    consumer 1
+ *        +----------+        +-----------+
+ *
+ * A turn is a step of Keys keys: two or three tiles of 64, the next ones of the row block, wherever they are. The last turn
+ * may lack tiles: they are loaded from key -64, where there is nothing, as zeros, and masked.
+ *
+ * Pipeline. K and V have two stages each. A stage is full when TMA has brought its bytes, and empty when every consumer has
+ * read it; the barriers `full` and `empty` say so. The producer's one thread waits for empty stages and starts copies, as
+ * far ahead as the stages go. A consumer runs each product beside the softmax of the turn before:
+ *
+ *   tensor     S = Q K(j)^T | O += P V(j-1) ............. | S = Q K(j+1)^T | O += P V(j)
+ *   other                   | mask, max, exp2 of turn j  | O *= alpha, P = S in 16 bits
+ *   signals             K(j) empty              V(j-1) empty
+ *
+ * P stays in the registers that the product reads, so S is packed into it only when that is done. The consumers are not
+ * kept in step: while one packs, the other's products run.
+ *
+ * Shared memory: Q, BQ rows, then two stages of K, then two of V. Each is kept in pieces of 64 channels (rows of 128 bytes,
+ * the swizzle of wgmma.cuh), piece after piece; a copy brings 64 rows of a piece. O is staged where Q was.
+ * Registers a thread: the producer gives up all but 24; a consumer has Keys / 2 for S, Keys / 4 for P, D / 2 for O.
+ * Traffic: Q read and O written once; K and V read once a row block, mostly from L2, where the row blocks of a head that run
+ * together find them: 2 * 2 * D * Keys bytes a turn.
+ *
+ * Numbers: as in sm80/attend.cuh. Scores are kept in log2 units; masked scores are -inf; a row that has seen no key has
+ * m = -inf, l = 0. */
+#ifndef SPARGE_SM90_ATTEND_F16_CUH
+#define SPARGE_SM90_ATTEND_F16_CUH
+
+#include "../attend_rows.cuh"
+#include "../ptx/bar.cuh"
+#include "../ptx/cp_async.cuh"
+#include "../ptx/mbarrier.cuh"
+#include "../ptx/setmaxnreg.cuh"
+#include "../ptx/tma.cuh"
+#include "../ptx/wgmma.cuh"
+#include "../tensor_maps.h"
+
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#error "compiled for sm_90a alone: kernels/CMakeLists.txt"
+#endif
+
+namespace sparge::sm90
+{
+
+constexpr int tile_keys = ATTEND_TILE_KEYS;
+constexpr int warpgroup = 128;   /* threads */
+constexpr int piece = 64;        /* channels */
+constexpr int piece_bytes = 128; /* of a row */
+constexpr int box_bytes = TENSOR_MAP_ROWS * piece_bytes;
+static_assert(TENSOR_MAP_ROWS == tile_keys && TENSOR_MAP_CHANNELS == piece, "a box is a tile's piece");
+
+/* Ctas: that share an SM. */
+template <int D_, int Keys_, int Consumers_, int Ctas_> struct shape {
+    static constexpr int D = D_, Keys = Keys_, Consumers = Consumers_, Ctas = Ctas_;
+    static constexpr int rows = 64 * Consumers, threads = warpgroup * (1 + Consumers);
+    static constexpr int pieces = D / piece, tiles = Keys / tile_keys; /* of a turn */
+    static constexpr int q_bytes = rows * D * 2, stage_bytes = Keys * D * 2;
+    static constexpr int shared_bytes = 1024 + q_bytes + 4 * stage_bytes; /* with room to align */
+    /* The SM's registers, first shared evenly, then what the producer leaves. */
+    static constexpr int entry_registers = 65536 / (threads * Ctas) / 8 * 8;
+    static constexpr int producer_registers = 24;
+    static constexpr int left = (entry_registers * threads - producer_registers * warpgroup) / (warpgroup * Consumers);
+    static constexpr int consumer_registers = left < 240 ? left / 8 * 8 : 240;
+};
+
+/* The two stages of K or of V, used in turn: addresses in shared memory. */
+template <typename S> struct ring {
+    uint32_t data, barriers;
+    __device__ uint32_t at(int turn) const { return data + (turn & 1) * S::stage_bytes; }
+    __device__ uint32_t full(int turn) const { return barriers + (turn & 1) * 8; }
+    __device__ uint32_t empty(int turn) const { return barriers + 16 + (turn & 1) * 8; }
+
+    __device__ void wait_full(int turn) const { ptx::mbarrier_wait_parity(full(turn), turn >> 1 & 1); }
+    /* Stages begin empty: the first waits are for a phase before the first, and pass at once. */
+    __device__ void wait_empty(int turn) const { ptx::mbarrier_wait_parity(empty(turn), (turn >> 1 & 1) ^ 1); }
+};
+
+/* The keys that a row sees are those before this one. Positions fit in 32 bits (problem.c). */
+__device__ __forceinline__ int visible_end(const attend_args &args, int row)
+{
+    return static_cast<int>(max(min(row + 1 + args.causal_shift, args.seqlen_k), int64_t(0)));
+}
+
+/* The row block of a CTA. */
+struct row_block_place {
+    int batch_head, head, batch, kv_head;
+    int first_row;
+    int tiles;           /* to compute */
+    const int32_t *list; /* of them, or NULL: the first ones */
+};
+
+/* The number of the CTA is read anew in every call: the end of the kernel finds its place again instead of keeping it in
+ * registers that the loop needs. */
+template <typename S, bool Lists> __device__ __forceinline__ row_block_place find_place(const attend_args &args)
+{
+    row_block_place p;
+    int work;
+    asm volatile("mov.u32 %0, %%ctaid.x;\n" : "=r"(work));
+    if (Lists && args.order)
+        work = args.order[work];
+    else /* a head's last row block, which sees most, first */
+        work += args.row_blocks - 1 - 2 * (work % args.row_blocks);
+    p.batch_head = work / args.row_blocks;
+    p.batch = p.batch_head / args.heads_q;
+    p.head = p.batch_head % args.heads_q;
+    p.kv_head = p.head / (args.heads_q / args.heads_kv);
+    p.first_row = work % args.row_blocks * S::rows;
+    const int end = visible_end(args, min(p.first_row + S::rows, static_cast<int>(args.seqlen_q)) - 1);
+    p.list = Lists ? args.list + work * args.list_stride : nullptr;
+    p.tiles = Lists ? args.count[work] : (end + tile_keys - 1) / tile_keys;
+    return p;
+}
+
+/* The index-th tile, or `missing` past the last. */
+template <bool Lists> __device__ __forceinline__ int tile_at(const row_block_place &p, int index, int missing)
+{
+    if (index >= p.tiles)
+        return missing;
+    return Lists ? __ldg(p.list + index) : index;
+}
+
+/* Waits for an empty stage and starts copying a turn's tiles of K or V into it. */
+template <typename S>
+__device__ __forceinline__ void load_turn(const ring<S> &r, int turn, const CUtensorMap *map, const row_block_place &p,
+                                          const int (&tile)[S::tiles])
+{
+    r.wait_empty(turn);
+    ptx::mbarrier_arrive_expect_tx(r.full(turn), S::stage_bytes);
+#pragma unroll
+    for (int c = 0; c < S::pieces; c++)
+#pragma unroll
+        for (int t = 0; t < S::tiles; t++)
+            ptx::cp_async_bulk_tensor_4d(r.at(turn) + (c * S::tiles + t) * box_bytes, map, r.full(turn), c * piece,
+                                         tile[t] * tile_keys, p.kv_head, p.batch);
+}
+
+/* The producer's one thread. */
+template <typename S, bool Lists>
+__device__ __forceinline__ void produce(const tensor_maps &maps, const row_block_place &p, int turns, uint32_t q_shared,
+                                        uint32_t q_full, const ring<S> &k, const ring<S> &v)
+{
+    ptx::mbarrier_arrive_expect_tx(q_full, S::q_bytes);
+#pragma unroll
+    for (int c = 0; c < S::pieces; c++)
+#pragma unroll
+        for (int i = 0; i < S::Consumers; i++)
+            ptx::cp_async_bulk_tensor_4d(q_shared + (c * S::Consumers + i) * box_bytes, &maps.q, q_full, c * piece,
+                                         p.first_row + i * 64, p.head, p.batch);
+#pragma unroll 1
+    for (int j = 0; j < turns; j++) {
+        int tile[S::tiles];
+#pragma unroll
+        for (int t = 0; t < S::tiles; t++)
+            tile[t] = tile_at<Lists>(p, j * S::tiles + t, -1);
+        load_turn<S>(k, j, &maps.k, p, tile);
+        load_turn<S>(v, j, &maps.v, p, tile);
+    }
+}
+
+/* Sets scores of keys that their row does not see to -inf: in turns at the diagonal or at the end. whole: tiles before this
+ * one are seen by every row of the consumer, whose first is first_row. */
+template <typename S, bool Lists>
+__device__ __forceinline__ void mask_scores(float (&s)[S::Keys / 2], const row_block_place &p, int turn, int whole,
+                                            const attend_args &args, int first_row)
+{
+    const int first = turn * S::tiles, last = first + S::tiles - 1;
+    if (last < p.tiles && (Lists ? __ldg(p.list + last) : last) < whole) /* lists ascend */
+        return;
+    constexpr int runs = Lists ? S::tiles : 1, run_keys = S::Keys / runs; /* of keys that follow each other */
+    const int thread = static_cast<int>(threadIdx.x) % warpgroup, row = first_row + thread / 32 * 16 + thread % 32 / 4;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const int end = visible_end(args, row + h * 8);
+#pragma unroll
+        for (int r = 0; r < runs; r++) {
+            const int tile = Lists ? tile_at<Lists>(p, first + r, end / tile_keys + 1) : first;
+            const int seen = end - tile * tile_keys - thread % 4 * 2; /* keys, from the thread's first one on */
+#pragma unroll
+            for (int i = 0; i < run_keys / 8; i++)
+#pragma unroll
+                for (int e = 0; e < 2; e++)
+                    if (i * 8 + e >= seen)
+                        s[4 * (r * run_keys / 8 + i) + 2 * h + e] = -CUDART_INF_F;
+        }
+    }
+}
+
+/* Scores -> probabilities in place, relative to the row's new maximum m; l is the sum of the thread's, alpha the factor that
+ * takes older sums to the new maximum. */
+template <int Count>
+__device__ __forceinline__ void softmax(float (&s)[Count], float scale_log2, float (&m)[2], float (&l)[2],
+                                        float (&alpha)[2])
+{
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float top = fmaxf(s[2 * h], s[2 * h + 1]);
+#pragma unroll
+        for (int i = 1; i < Count / 4; i++)
+            top = fmaxf(top, fmaxf(s[4 * i + 2 * h], s[4 * i + 2 * h + 1]));
+        top = fmaxf(m[h], quad_max(top) * scale_log2);
+        const float base = top == -CUDART_INF_F ? 0 : top; /* no key yet: exp2(-inf - 0) = 0 */
+        alpha[h] = exp2_approx(m[h] - base);
+        m[h] = top;
+        float sum[2] = {0, 0};
+#pragma unroll
+        for (int i = 0; i < Count / 4; i++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                float &x = s[4 * i + 2 * h + e];
+                x = exp2_approx(fmaf(x, scale_log2, -base));
+                sum[e] += x;
+            }
+        l[h] = l[h] * alpha[h] + (sum[0] + sum[1]);
+    }
+}
+
+/* Divides, rounds, and stores a consumer's rows, by way of where its rows of Q were. */
+template <typename T16, typename S>
+__device__ __forceinline__ void store_rows(const attend_args &args, const row_block_place &p, int consumer, char *stage,
+                                           const float (&o)[S::D / 2], const float (&m)[2], const float (&l)[2])
+{
+    const int lane = static_cast<int>(threadIdx.x) % 32, warp_row = static_cast<int>(threadIdx.x) % warpgroup / 32 * 16;
+    ptx::bar_sync(1 + consumer, warpgroup);         /* all four warps are done with Q */
+    const auto chunk_at = [&](int row, int chunk) { /* 16 bytes of a row of the consumer */
+                                                    return stage + (chunk / 8 * S::Consumers + consumer) * box_bytes +
+                                                           chunk_offset<piece_bytes>(row, chunk % 8);
+    };
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const int local_row = warp_row + lane / 4 + h * 8;
+        const int row = p.first_row + consumer * 64 + local_row;
+        const float sum = quad_sum(l[h]);
+        const float inverse = sum > 0 ? 1 / sum : 0;
+        if (args.lse && lane % 4 == 0 && row < args.seqlen_q)
+            args.lse[p.batch_head * args.seqlen_q + row] = sum > 0 ? (m[h] + log2f(sum)) * CUDART_LN2_F : -CUDART_INF_F;
+#pragma unroll
+        for (int d = 0; d < S::D / 8; d++)
+            *reinterpret_cast<uint32_t *>(chunk_at(local_row, d) + lane % 4 * 4) =
+                pack(o[4 * d + 2 * h] * inverse, o[4 * d + 2 * h + 1] * inverse, T16());
+    }
+    __syncwarp(); /* a warp stages and stores its own rows only */
+    char *out = static_cast<char *>(args.o.data) + (p.batch * args.o.batch_stride + p.head * args.o.head_stride) * 2;
+    constexpr int chunks = S::D / 8, steps = 16 * chunks / 32;
+    const auto each_chunk = [&](int step, auto store) {
+        const int local_row = warp_row + (step * 32 + lane) / chunks, chunk = (step * 32 + lane) % chunks;
+        const int row = p.first_row + consumer * 64 + local_row;
+        if (row < args.seqlen_q && chunk * 8 < args.head_dim)
+            store(out + row * args.o.token_stride * 2 + chunk * 16, chunk_at(local_row, chunk), chunk * 8);
+    };
+    if (args.o_scalar) {
+#pragma unroll 1
+        for (int step = 0; step < steps; step++)
+            each_chunk(step, [&](char *to, const char *from, int channel) {
+                store_elements(to, from, args.head_dim - channel);
+            });
+        return;
+    }
+#pragma unroll
+    for (int step = 0; step < steps; step++)
+        each_chunk(step, [&](char *to, const char *from, int) {
+            *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(from);
+        });
+}
+
+template <typename T16, typename S, bool Lists>
+__global__ void __launch_bounds__(S::threads, S::Ctas)
+    attend_f16(const __grid_constant__ tensor_maps maps, const __grid_constant__ attend_args args)
+{
+    extern __shared__ char raw[];
+    __shared__ alignas(8) uint64_t barriers[9];
+    const uint32_t raw_shared = ptx::shared_address(raw), q_shared = (raw_shared + 1023) & ~1023u;
+    const uint32_t q_full = ptx::shared_address(barriers);
+    const ring<S> k = {q_shared + S::q_bytes, q_full + 8};
+    const ring<S> v = {k.data + 2 * S::stage_bytes, k.barriers + 32};
+    const row_block_place p = find_place<S, Lists>(args);
+    const int turns = (p.tiles + S::tiles - 1) / S::tiles;
+
+    if (threadIdx.x == 0) {
+        for (const CUtensorMap *map : {&maps.q, &maps.k, &maps.v})
+            ptx::prefetch_tensormap(map);
+        ptx::mbarrier_init(q_full, 1);
+        for (int i = 0; i < 2; i++)
+            for (const ring<S> *r : {&k, &v}) {
+                ptx::mbarrier_init(r->full(i), 1);
+                ptx::mbarrier_init(r->empty(i), S::Consumers);
+            }
+        ptx::fence_mbarrier_init();
+    }
+    __syncthreads();
+
+    if (threadIdx.x < warpgroup) {
+        ptx::setmaxnreg_dec<S::producer_registers>();
+        if (threadIdx.x == 0 && turns > 0)
+            produce<S, Lists>(maps, p, turns, q_shared, q_full, k, v);
+        return;
+    }
+    ptx::setmaxnreg_inc<S::consumer_registers>();
+    /* The same in a warp, which the compiler sees from the shuffle: descriptors then need no registers of the threads. */
+    const int consumer = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / warpgroup, 0) - 1;
+    const int first_row = p.first_row + consumer * 64, whole = visible_end(args, first_row) / tile_keys;
+    const bool signals = threadIdx.x % warpgroup == 0;
+
+    float s[S::Keys / 2], o[S::D / 2];
+    float m[2] = {-CUDART_INF_F, -CUDART_INF_F}, l[2] = {0, 0}, alpha[2];
+    uint32_t prob[S::Keys / 16][4];
+#pragma unroll
+    for (int i = 0; i < S::D / 2; i++)
+        o[i] = 0;
+
+    const auto start_scores = [&](int turn) {
+        const uint64_t a = ptx::wgmma_descriptor(q_shared + consumer * box_bytes, 0);
+        const uint64_t b = ptx::wgmma_descriptor(k.at(turn), 0);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < S::D / 16; step++) {
+            const int c = step / 4, within = step % 4 * 32; /* piece, bytes */
+            ptx::wgmma_m64k16_ss<T16, S::Keys>(s, a + (c * S::Consumers * box_bytes + within) / 16,
+                                               b + (c * S::tiles * box_bytes + within) / 16, step > 0);
+        }
+        ptx::wgmma_commit();
+    };
+    const auto start_output = [&](int turn) {
+        const uint64_t b = ptx::wgmma_descriptor(v.at(turn), S::tiles * box_bytes);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < S::Keys / 16; step++)
+            ptx::wgmma_m64k16_rs<T16, S::D>(o, prob[step], b + step * 16 * piece_bytes / 16);
+        ptx::wgmma_commit();
+    };
+    const auto pack_probabilities = [&] {
+#pragma unroll
+        for (int step = 0; step < S::Keys / 16; step++)
+#pragma unroll
+            for (int word = 0; word < 4; word++) {
+                const int at = 8 * step + 4 * (word / 2) + 2 * (word % 2);
+                prob[step][word] = pack(s[at], s[at + 1], T16());
+            }
+    };
+
+    if (turns > 0) {
+        ptx::mbarrier_wait_parity(q_full, 0);
+        k.wait_full(0);
+        start_scores(0);
+        ptx::wgmma_wait<0>();
+        ptx::wgmma_pin(s);
+        if (signals)
+            ptx::mbarrier_arrive(k.empty(0));
+        mask_scores<S, Lists>(s, p, 0, whole, args, first_row);
+        softmax(s, args.scale_log2, m, l, alpha);
+        pack_probabilities();
+        if (turns > 1)
+            k.wait_full(1);
+#pragma unroll 1
+        for (int j = 1; j < turns; j++) {
+            start_scores(j);
+            v.wait_full(j - 1);
+            start_output(j - 1);
+            ptx::wgmma_wait<1>();
+            ptx::wgmma_pin(s);
+            if (signals)
+                ptx::mbarrier_arrive(k.empty(j));
+            mask_scores<S, Lists>(s, p, j, whole, args, first_row);
+            softmax(s, args.scale_log2, m, l, alpha);
+            ptx::wgmma_pin(s);
+            /* Here, so that a branch stands between the softmax and the wait below: ptxas moves that wait up to the last
+             * branch, and the softmax would then run beside nothing. */
+            if (j + 1 < turns)
+                k.wait_full(j + 1);
+            ptx::wgmma_wait<0>();
+            ptx::wgmma_pin(o);
+            if (signals)
+                ptx::mbarrier_arrive(v.empty(j - 1));
+#pragma unroll
+            for (int i = 0; i < S::D / 2; i++)
+                o[i] *= alpha[i / 2 % 2];
+            pack_probabilities();
+        }
+        v.wait_full(turns - 1);
+        start_output(turns - 1);
+        ptx::wgmma_wait<0>();
+        ptx::wgmma_pin(o);
+    }
+    store_rows<T16, S>(args, find_place<S, Lists>(args), consumer, raw + (q_shared - raw_shared), o, m, l);
+}
+
+} // namespace sparge::sm90
+
+#endif
