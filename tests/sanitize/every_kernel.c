@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cuda/cuda.h"
 #include "device_code.h"
 #include "launches.h"
 #include "sparge/sparge.h"
@@ -240,6 +241,32 @@ static void run_instances(sparge_context *context)
         }
 }
 
+/* The portable kernels of sm80/ that newer ones stand in for on this device. */
+static void run_portable(sparge_context *context)
+{
+    static const run_case chosen[] = {
+        {.method = "dense-f16", .settings = ""},
+        {.method = "sparge-f16", .settings = "topk=0.4 block_q=64"},
+    };
+    cuda_context_of(context)->portable = 1;
+    for (int dtype = 0; dtype < 2; dtype++)
+        for (int wide = 0; wide < 2; wide++)
+            for (size_t i = 0; i < COUNT(chosen); i++) {
+                run_case c = chosen[i];
+                c.has_lse = 1;
+                c.problem = (sparge_problem){.batch = 1,
+                                             .heads_q = 2,
+                                             .heads_kv = 1,
+                                             .seqlen_q = 200,
+                                             .seqlen_k = 330,
+                                             .head_dim = wide ? 128 : 64,
+                                             .dtype = dtype ? SPARGE_BF16 : SPARGE_F16,
+                                             .causal = SPARGE_CAUSAL_BOTTOM_RIGHT};
+                run(context, &c);
+            }
+    cuda_context_of(context)->portable = 0;
+}
+
 /* Shapes and layouts: one query, one key, queries without keys, whole blocks, long, channels padded to 64 and 128, rows at
  * odd addresses. */
 static void run_shapes(sparge_context *context)
@@ -454,6 +481,7 @@ int main(void)
     must(context, sparge_device_get_info(context, &info), "device");
     run_operations(context);
     run_instances(context);
+    run_portable(context);
     run_shapes(context);
     run_narrow(context);
     run_parity(context);
