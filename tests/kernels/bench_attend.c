@@ -3,7 +3,8 @@
  * Prints both numbers for one thread and for all, and fails below what a maintainer should accept: dense-f16 at 4096
  * tokens, D = 128, reaches 40 % of the rate of a loop of multiply-adds on registers, and a mask of density 0.25 is
  * 3.4 times as fast as one of density 1. Time is the processor time of the program's threads, and the best of several
- * alternated runs counts, so that other programs on the machine disturb little; the wall-clock rate is printed beside. Skipped (77) in builds whose speed means nothing: sanitizers, no optimisation. */
+ * alternated runs counts, so that other programs on the machine disturb little; the wall-clock rate is printed beside.
+ * Skipped (77) in builds whose speed means nothing: sanitizers, no optimisation. */
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>

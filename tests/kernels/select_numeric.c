@@ -1,5 +1,5 @@
-/* The numbers of selection: exp against libm, sorting against its definition, pooling against double, and the rounding
- * tree as the header writes it down. */
+/* The numbers of selection: exp against libm, sorting against its definition, pooling against double, and the order of
+ * sums as the headers write it down. */
 #include "check.h"
 #include "cpu/cpu.h"
 #include "cpu/prepare/pool.h"

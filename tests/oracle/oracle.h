@@ -71,9 +71,9 @@ oracle_error oracle_compare(const double *a, const double *b, int64_t count);
 /* ---- Quantisers (quantise.c). `doubt` is how far a float32 implementation may land from `out`, because its quotient
  * can fall on the other side of a rounding boundary; 0 for most elements. ---- */
 
-/* INT8 with one scale per `block` tokens, s = max|x| / 127 + 1e-7, round half away from zero (upstream.md 2.7);
- * out = the dequantised values. input_error: absolute error of x[.][d] in the implementation, NULL for exact inputs.
- * Returns the largest relative error of a scale. */
+/* INT8 with one scale per `block` tokens, s = max|x| / 127 + 1e-7 (upstream.md 2.7), rounded to the nearest integers; a
+ * tie goes away from zero here, and `doubt` covers the other side. out = the dequantised values. input_error: absolute
+ * error of x[.][d] in the implementation, NULL for exact inputs. Returns the largest relative error of a scale. */
 double oracle_quantise_int8(const double *x, int64_t tokens, int64_t dim, int64_t block, const double *input_error,
                             double *out, double *doubt);
 

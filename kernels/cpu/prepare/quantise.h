@@ -2,8 +2,9 @@
  *
  * The rows that share a scale: s = fma(max|x|, 1/127, 1e-7), x8 = the integer nearest to x * (1 / s), the reciprocal
  * rounded to f32, the product not, ties to even; so |x8| <= 127. A scale that is not finite has no meaningful x8:
- * 1 / NaN then counts as 0, and a product that is NaN gives -1. x is Q as it is, and K minus its token mean where the recipe smooths. Taking 1/127 as a float
- * and the multiply-add as fused is what the official code was compiled to: the recorded scales are reproduced.
+ * 1 / NaN then counts as 0, and a product that is NaN gives -1. x is Q as it is, and K minus its token mean where the
+ * recipe smooths. Taking 1/127 as a float and the multiply-add as fused is what the official code was compiled to: in
+ * parity mode the recorded scales are reproduced bit for bit.
  *
  * Parity mode: x8 = trunc(x / s + 0.5 sign(x)), round half away from zero; f32, one rounding per operation; K minus its
  * mean is rounded to the input's 16-bit type first.

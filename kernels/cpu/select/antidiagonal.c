@@ -80,7 +80,7 @@ static float patch_score(patch q, patch k, int64_t stride, int32_t channels)
     return cpu_dot_sum(lane);
 }
 
-/* Adds the probabilities of strided queries [first, first + count) to the blocks' masses, in units of 2^-31. Keys are
+/* Adds the probabilities of strided queries [first, first + count) to the blocks' masses (numeric.h). Keys are
  * converted from 16 bits once for all of them. */
 static void add_queries(const sparge_plan *plan, int64_t batch, int64_t head, int64_t first, int64_t count,
                         const row_scratch *scratch)

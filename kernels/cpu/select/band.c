@@ -1,7 +1,8 @@
 /* A band of keys around or before each query, and sink tokens: A-shape, tri-shape, sliding window (baselines.md 1.6).
  *
  * Nothing depends on the data. Every head has the same lists, so one copy of the segments serves all. A row block of BQ
- * queries lists the pieces, cut at multiples of BK, that its rows' sinks and bands touch; the worklist's element rule cuts exactly. */
+ * queries lists the pieces, cut at multiples of BK, that its rows' sinks and bands touch; the worklist's element rule
+ * cuts exactly. */
 #include "cpu/select/select.h"
 #include "cpu/worklist.h"
 

@@ -95,7 +95,7 @@ static int64_t least_budget(const sparge_plan *plan)
 }
 
 /* Blocks' worth of the largest entries that hold gamma of the mass: 1 + prefix sums that are at most gamma, in units of
- * 128, plus 1; within the budgets. Entries are probabilities, so 2^-31 is fine enough for their sums to be exact. */
+ * 128, plus 1; within the budgets. Entries are probabilities, whose masses (numeric.h) have exact sums. */
 static int64_t budget(const sparge_plan *plan, const float *mass, int64_t count, const head_scratch *s)
 {
     const sparge_recipe *recipe = &plan->recipe;

@@ -4,8 +4,8 @@
  *
  *   v8[tile of 64 keys][channel][four times 16 keys in the order 0 1 8 9 2 3 10 11 4 5 12 13 6 7 14 15]
  *
- * Two neighbouring slots of a warp fill a sector of 32 bytes, four slots a tile, which lies together. Keys past the end and channels from D on give zeros, as
- * their loads do. */
+ * Two neighbouring slots of a warp fill a sector of 32 bytes, four slots a tile, which lies together. Keys past the end
+ * and channels from D on give zeros, as their loads do. */
 #ifndef SPARGE_CUDA_PREPARE_FP8_CUH
 #define SPARGE_CUDA_PREPARE_FP8_CUH
 

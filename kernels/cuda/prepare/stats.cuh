@@ -1,8 +1,9 @@
 /* What the other tiles wait for: K's token mean and V's channel maxima.
  *
  * A CTA takes PREPARE_CHUNK tokens of one head (two such chunks at D = 64) and leaves a partial sum per channel, or raises
- * the channels' maxima. The last CTA of a head to arrive, told by a counter, finishes the work and raises the head's flag;
- * tiles of that head wait for the flag, so sums are added up in two steps: a run of chunks, then the runs. The sum is kernels/cpu/prepare/smooth.h's: thread (chunk, slot) is lane slot mod 8. */
+ * the channels' maxima. The last CTA of a head to arrive, told by a counter, finishes the work and raises the head's flag.
+ * Tiles of that head wait for the flag, so K's sums are added up in two steps, a run of chunks by its last CTA, then the
+ * runs: the order of kernels/cpu/prepare/smooth.h, where thread (chunk, slot) is lane slot mod 8. */
 #ifndef SPARGE_CUDA_PREPARE_STATS_CUH
 #define SPARGE_CUDA_PREPARE_STATS_CUH
 
