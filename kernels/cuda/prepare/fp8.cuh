@@ -28,9 +28,8 @@ __device__ __forceinline__ void v_tile(const prepare_args &args, uint32_t head, 
     using S = slab_shape<D>;
     const int chunk = static_cast<int>(threadIdx.x) % S::chunks, slot = static_cast<int>(threadIdx.x) / S::chunks;
     const int64_t first = static_cast<int64_t>(slab_index) * S::rows + slot * rows_of_thread;
-    load_slab<caching::streaming>(data, head_of(args.v, head) + first * args.v.token_stride + chunk * 8,
-                                  args.v.token_stride,
-                                  chunk < args.load_chunks ? rows_below(args.v.tokens, first, 1) : 0);
+    load_slab(data, head_of(args.v, head) + first * args.v.token_stride + chunk * 8, args.v.token_stride,
+              chunk < args.load_chunks ? rows_below(args.v.tokens, first, 1) : 0);
     wait_for_flag(args.v_ready + head);
     wait_for_slab();
     if (first >= args.padded_keys)

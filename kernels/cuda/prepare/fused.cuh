@@ -20,8 +20,8 @@
  *
  * Traffic, INT8 and FP8 with pooling, Lq = Lk = L, H heads of D channels: Q, K, V once from DRAM, 6 D bytes a token and
  * head; K and V a second time from L2, 4 D; INT8 and FP8 out, 3 D. At H = 32, L = 32768, D = 128: 805 + 403 MB through
- * DRAM, 0.28 ms at 4.3 TB/s (0.41 ms if no second read hit). Instructions an element, counted in the SASS: Q 20, K 23, V
- * and the stats 3 each: 215 M warp instructions, 0.23 ms of an H200's issue slots at 1.75 GHz. Prediction: 0.33-0.40 ms. */
+ * DRAM and 537 MB more from L2, with 161 to 190 M warp instructions. Counted on an H200, the L2 cache is then at 75 % of
+ * its throughput, nearer to its limit than DRAM and the issue slots are to theirs. */
 #ifndef SPARGE_CUDA_PREPARE_FUSED_CUH
 #define SPARGE_CUDA_PREPARE_FUSED_CUH
 
@@ -132,15 +132,14 @@ __global__ void __launch_bounds__(threads, 5) prepare_pieces(const __grid_consta
         p.what == kind::q_tile ? args.q : args.k, args.head_dim, args.load_chunks, p.head, p.index, [] {}, shared.tile);
 }
 
-template <typename T, int D, pooling P> prepare_kernel choose_int8(bool int8)
-{
-    return int8 ? prepare_pieces<T, D, true, P, false> : prepare_pieces<T, D, false, P, false>;
-}
-
+/* Block means alone are only wanted of 16-bit methods. */
 template <typename T, int D> prepare_kernel choose(prepare_kernel_key key)
 {
+    if (key.judge)
+        return key.int8 ? prepare_pieces<T, D, true, pooling::judged, false>
+                        : prepare_pieces<T, D, false, pooling::judged, false>;
     if (key.pool)
-        return key.judge ? choose_int8<T, D, pooling::judged>(key.int8) : choose_int8<T, D, pooling::means>(key.int8);
+        return key.int8 ? nullptr : prepare_pieces<T, D, false, pooling::means, false>;
     if (key.int8)
         return key.fine ? prepare_pieces<T, D, true, pooling::none, true>
                         : prepare_pieces<T, D, true, pooling::none, false>;

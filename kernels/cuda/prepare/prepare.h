@@ -77,7 +77,7 @@ typedef struct prepare_kernel_key {
     int bf16;
     int padded_dim; /* 64 or 128 */
     int int8;       /* quantise Q and K */
-    int pool;       /* block means */
+    int pool;       /* block means; alone not with int8 */
     int judge;      /* and self-similarity */
     int fine;       /* scales finer than a block; not with pool */
 } prepare_kernel_key;

@@ -37,26 +37,16 @@ struct slab {
     __device__ __forceinline__ const uint4 &row(int a) const { return chunk[a][threadIdx.x]; }
 };
 
-/* How a slab stays in the L2 cache. */
-enum class caching {
-    streaming, /* read once: leaves first */
-    keeping    /* read again soon by another CTA */
-};
-
-/* Starts the copies. first_row: the thread's first row of the slab, the others `step` elements apart; the first `count` of
+/* Starts the copies; what was read leaves the L2 cache first. first_row: the thread's first row of the slab, the others `step` elements apart; the first `count` of
  * them exist, the rest is zero. */
-template <caching C>
 __device__ __forceinline__ void load_slab(slab &to, const uint16_t *first_row, int64_t step, int count)
 {
     const uint32_t shared = ptx::shared_address(&to.chunk[0][threadIdx.x]);
-    const uint64_t policy = C == caching::streaming ? ptx::evict_first() : 0;
+    const uint64_t policy = ptx::evict_first();
 #pragma unroll
     for (int a = 0; a < rows_of_thread; a++) {
         const uint16_t *from = a < count ? first_row + a * step : first_row;
-        if constexpr (C == caching::streaming)
-            ptx::cp_async_16(shared + a * threads * 16, from, a < count, policy);
-        else
-            ptx::cp_async_16(shared + a * threads * 16, from, a < count);
+        ptx::cp_async_16(shared + a * threads * 16, from, a < count, policy);
     }
     ptx::cp_async_commit();
 }

@@ -334,8 +334,8 @@ __device__ __forceinline__ void tile(const prepare_side &side, int head_dim, int
     const tile_place<D> at(side, head, slab_index);
     const int64_t first = static_cast<int64_t>(at.block) * side.block + at.part;
     slab &data = shared.data;
-    load_slab<caching::streaming>(data, head_of(side.x, head) + first * side.x.token_stride + at.chunk * 8,
-                                  at.parts * side.x.token_stride, at.chunk < load_chunks ? at.rows : 0);
+    load_slab(data, head_of(side.x, head) + first * side.x.token_stride + at.chunk * 8, at.parts * side.x.token_stride,
+              at.chunk < load_chunks ? at.rows : 0);
     float center[8] = {};
     if constexpr (C != centering::none) {
         wait();

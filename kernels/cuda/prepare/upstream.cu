@@ -6,7 +6,7 @@
  *   pool_block    one CTA a block         a block of Q or K -> its mean and its self-similarity
  *   quantise      one CTA a block         a block of Q or K -> INT8 and its scale
  *   round_v       one CTA a KV head       V -> FP8 and the scales of its channels
- *   copy_v        one CTA a token         V -> f16
+ *   copy_v        one CTA a token         bf16 V -> f16
  *
  * A thread is a channel everywhere; those from head_dim on hold zeros. Every operation is rounded on its own. */
 #include "upstream.h"
@@ -23,8 +23,7 @@ namespace
 using sparge::round_16;
 using sparge::prepare::unpack;
 
-constexpr int channels = 128, most_rows = 128;  /* of a block */
-constexpr int mean_chunk = 256, mean_lanes = 8; /* of the sum of K: kernels/cpu/prepare/smooth.h */
+constexpr int channels = 128, most_rows = 128; /* of a block */
 
 template <typename T> __device__ float element(const prepare_tensor &x, int64_t head, int64_t token, int channel)
 {
@@ -53,11 +52,11 @@ template <typename T> __global__ void __launch_bounds__(channels) find_mean(cons
     if (channel >= args.of.head_dim)
         return;
     double total = 0;
-    for (int64_t begin = 0; begin < k.tokens; begin += mean_chunk) {
-        double lane[mean_lanes] = {};
-        for (int i = 0; i < mean_chunk && begin + i < k.tokens; i++)
-            lane[i % mean_lanes] += static_cast<double>(element<T>(k, head, begin + i, channel));
-        for (int half = mean_lanes / 2; half >= 1; half /= 2)
+    for (int64_t begin = 0; begin < k.tokens; begin += PREPARE_CHUNK) {
+        double lane[PREPARE_LANES] = {};
+        for (int i = 0; i < PREPARE_CHUNK && begin + i < k.tokens; i++)
+            lane[i % PREPARE_LANES] += static_cast<double>(element<T>(k, head, begin + i, channel));
+        for (int half = PREPARE_LANES / 2; half >= 1; half /= 2)
             for (int r = 0; r < half; r++)
                 lane[r] += lane[r + half];
         total += lane[0];
@@ -186,13 +185,13 @@ template <typename T> __global__ void __launch_bounds__(channels) round_v(const 
     }
 }
 
-template <typename T> __global__ void __launch_bounds__(channels) copy_v(const upstream_prepare_args args)
+__global__ void __launch_bounds__(channels) copy_v(const upstream_prepare_args args)
 {
     const int64_t head = blockIdx.x / args.of.v.tokens, token = blockIdx.x % args.of.v.tokens;
     const int channel = static_cast<int>(threadIdx.x);
     if (channel >= args.v16_channels)
         return;
-    const float v = channel < args.of.head_dim ? v_element<T>(args.of.v, head, token, channel) : 0;
+    const float v = channel < args.of.head_dim ? v_element<__nv_bfloat16>(args.of.v, head, token, channel) : 0;
     args.v16[static_cast<int64_t>(blockIdx.x) * args.v16_channels + channel] = __half_as_ushort(__float2half_rn(v));
 }
 
@@ -225,7 +224,7 @@ template <typename T> cudaError_t launch_all(const upstream_prepare_args &args, 
     if (error == cudaSuccess && of.v8)
         error = sparge::launch(round_v<T>, of.schedule.heads, channels, 0, stream, args);
     if (error == cudaSuccess && args.v16)
-        error = sparge::launch(copy_v<T>, of.schedule.heads * of.v.tokens, channels, 0, stream, args);
+        error = sparge::launch(copy_v, of.schedule.heads * of.v.tokens, channels, 0, stream, args);
     return error;
 }
 

@@ -8,7 +8,7 @@ typedef struct upstream_prepare_args {
     prepare_args of; /* as the fixed mode's kernel gets them; its schedule, partial sums and flags are not used */
     int bf16;
     int whole_divisor; /* non-zero: a partial block's mean divides by the whole block (MInference pads with zeros) */
-    uint16_t *v16;     /* V as f16, dense, rows of v16_channels; NULL: not wanted */
+    uint16_t *v16;     /* bf16 V as f16, dense, rows of v16_channels; NULL: not wanted */
     int32_t v16_channels;
 } upstream_prepare_args;
 

@@ -197,15 +197,6 @@ struct columns {
     uint32_t key[per_thread], weight[per_thread];
 };
 
-/* select_visible_cols; block_k is 64 or 128. */
-__device__ __forceinline__ int visible_cols(const select_args &args, int64_t row)
-{
-    int64_t end = (row + 1) * args.block_q;
-    end = (end < args.seqlen_q ? end : args.seqlen_q) + args.causal_shift;
-    end = end < 0 ? 0 : end < args.seqlen_k ? end : args.seqlen_k;
-    return static_cast<int>((end + args.block_k - 1) >> (args.block_k == 64 ? 6 : 7));
-}
-
 /* How many of the first `cols` columns this thread has. */
 template <int Warps> __device__ __forceinline__ int own_of(int cols)
 {
@@ -417,7 +408,7 @@ __global__ void __launch_bounds__(Warps * 32, ctas_of_sm<Warps>) select_rows(con
     at.row = blockIdx.x - bh * static_cast<uint32_t>(args.rows);
     at.head = static_cast<int32_t>(head);
     at.kv = bh / heads_q * static_cast<uint32_t>(args.heads_kv) + head / group;
-    at.visible = visible_cols(args, at.row);
+    at.visible = static_cast<int>(select_visible_cols(args, at.row));
     at.own = own_of<Warps>(at.visible);
 
     uint8_t *mask = args.mask + at.r * args.cols;

@@ -10,9 +10,9 @@
  * Shared memory: a warp loads 16 rows of 8 channels (2 lanes a row) and writes single floats; channels 4 to 7 have their
  * rows at row ^ 16, so that the 32 floats of a store meet 32 banks and four neighbouring rows stay together.
  *
- * Work: rows * cols * D fused multiply-adds: at 32 heads and 32k tokens (256 x 512 blocks) 0.54 G, 18 us of the FP32
- * pipes of an H200; at 8 heads and 128k 2.1 G, 73 us at 1.75 GHz. Four loads from shared memory for 64 of them. Traffic:
- * scores 4 bytes a block (17 and 67 MB), pools from L2. Causal: tiles that no row sees are skipped. */
+ * Work: rows * cols * D fused multiply-adds: at 32 heads and 32k tokens (256 x 512 blocks) 0.54 G, at 8 heads and 128k
+ * 2.1 G. Four loads from shared memory for 64 of them. Traffic: scores 4 bytes a block (17 and 67 MB), pools from L2.
+ * Causal: tiles that no row sees are skipped. */
 #include "select.h"
 
 #include "cuda/prepare/launch.cuh"

@@ -59,13 +59,13 @@ typedef struct order_args {
 
 #ifdef __cplusplus
 
-/* Key blocks that row block `row` sees: a prefix of all. */
+/* Key blocks that row block `row` sees: a prefix of all. block_k is 64 or 128. */
 __host__ __device__ inline int64_t select_visible_cols(const select_args &args, int64_t row)
 {
     int64_t end = (row + 1) * args.block_q; /* one past the block's last query */
     end = (end < args.seqlen_q ? end : args.seqlen_q) + args.causal_shift;
     end = end < 0 ? 0 : end < args.seqlen_k ? end : args.seqlen_k;
-    return (end + args.block_k - 1) / args.block_k;
+    return (end + args.block_k - 1) >> (args.block_k == 64 ? 6 : 7);
 }
 
 /* Each launches one kernel. */
