@@ -81,12 +81,16 @@ static sparge_status choose_backend(const char *name, const sparge_backend **cho
     return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "backend %s: unknown, must be one of %s", name, names);
 }
 
-static sparge_status check_device(const sparge_backend *backend, int device, sparge_error *error)
+/* The backend of a device that is there. */
+static sparge_status choose_device(const char *name, int device, const sparge_backend **chosen, sparge_error *error)
 {
-    int devices = backend->device_count();
+    sparge_status status = choose_backend(name, chosen, error);
+    if (status != SPARGE_OK)
+        return status;
+    int devices = (*chosen)->device_count();
     if (device >= 0 && device < devices)
         return SPARGE_OK;
-    return sparge_fail(error, SPARGE_ERROR_DEVICE, "device %d: backend %s has %d device%s", device, backend->name,
+    return sparge_fail(error, SPARGE_ERROR_DEVICE, "device %d: backend %s has %d device%s", device, (*chosen)->name,
                        devices, devices == 1 ? "" : "s");
 }
 
@@ -105,9 +109,7 @@ sparge_status sparge_context_create(const char *backend, int device, int threads
     if (threads < 0)
         return sparge_fail(error, SPARGE_ERROR_INVALID_ARGUMENT, "threads = %d: must be >= 0 (0 = all)", threads);
     const sparge_backend *chosen;
-    sparge_status status = choose_backend(backend, &chosen, error);
-    if (status == SPARGE_OK)
-        status = check_device(chosen, device, error);
+    sparge_status status = choose_device(backend, device, &chosen, error);
     if (status != SPARGE_OK)
         return status;
     sparge_context *created = calloc(1, sizeof *created);
@@ -163,9 +165,7 @@ sparge_status sparge_device_describe(const char *backend, int device, sparge_dev
 {
     memset(info, 0, sizeof *info);
     const sparge_backend *chosen;
-    sparge_status status = choose_backend(backend, &chosen, error);
-    if (status == SPARGE_OK)
-        status = check_device(chosen, device, error);
+    sparge_status status = choose_device(backend, device, &chosen, error);
     if (status != SPARGE_OK)
         return status;
     return chosen->describe ? chosen->describe(device, info, error)

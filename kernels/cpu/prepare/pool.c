@@ -32,12 +32,6 @@ static float chansum_squares(const float *row, int32_t channels)
     return term[0];
 }
 
-static float round_to(float value, sparge_dtype dtype)
-{
-    return dtype == SPARGE_F16 ? sparge_f32_from_f16(sparge_f16_from_f32(value))
-                               : sparge_f32_from_bf16(sparge_bf16_from_f32(value));
-}
-
 static void load_block(const sparge_context *context, const sparge_tensor *x, int64_t batch, int64_t head,
                        const cpu_pool_block *what, pool_row *row)
 {
@@ -47,36 +41,37 @@ static void load_block(const sparge_context *context, const sparge_tensor *x, in
         cpu_load_row(context, x, batch, head, what->begin + t, row[t]);
         if (!what->center)
             continue;
-        for (int32_t d = 0; d < channels; d++) {
+        for (int32_t d = 0; d < channels; d++)
             row[t][d] -= what->center[d];
-            if (what->upstream)
-                row[t][d] = round_to(row[t][d], x->dtype);
-        }
+        if (what->upstream)
+            cpu_round_16(context, x->dtype, row[t], (size_t)channels);
     }
 }
 
 /* Parity mode: divides each row by its length; a row of length 0 becomes NaN. */
-static void make_units_upstream(pool_row *row, int32_t count, int32_t channels)
+static void make_units_upstream(const sparge_context *context, pool_row *row, int32_t count, int32_t channels)
 {
     for (int32_t t = 0; t < count; t++) {
         const float length = sqrtf(chansum_squares(row[t], channels));
         for (int32_t d = 0; d < channels; d++)
-            row[t][d] = round_to(row[t][d] / length, SPARGE_F16);
+            row[t][d] /= length;
+        cpu_round_16(context, SPARGE_F16, row[t], (size_t)channels);
     }
 }
 
-static void pool_upstream(const cpu_pool_block *what, sparge_dtype dtype, int32_t channels, pool_row *row, float *mean,
-                          float *sim)
+static void pool_upstream(const sparge_context *context, const cpu_pool_block *what, sparge_dtype dtype,
+                          int32_t channels, pool_row *row, float *mean, float *sim)
 {
     pool_row unit[MAX_ROWS];
     if (sim)
         memcpy(unit, row, (size_t)what->block * sizeof *row);
     sum_rows_upstream(row, what->block);
     for (int32_t d = 0; d < channels; d++)
-        mean[d] = round_to(row[0][d] / (float)what->divisor, dtype);
+        mean[d] = row[0][d] / (float)what->divisor;
+    cpu_round_16(context, dtype, mean, (size_t)channels);
     if (!sim)
         return;
-    make_units_upstream(unit, what->count, channels);
+    make_units_upstream(context, unit, what->count, channels);
     sum_rows_upstream(unit, what->block);
     *sim = chansum_squares(unit[0], channels) / (float)(what->count * what->count);
 }
@@ -99,7 +94,7 @@ void cpu_pool_one(const sparge_context *context, const sparge_tensor *x, int64_t
     pool_row row[MAX_ROWS], sum[MAX_LANES] = {{0}}, unit_sum[MAX_LANES] = {{0}};
     load_block(context, x, batch, head, what, row);
     if (what->upstream) {
-        pool_upstream(what, x->dtype, channels, row, mean, sim);
+        pool_upstream(context, what, x->dtype, channels, row, mean, sim);
         return;
     }
     for (int32_t t = 0; t < what->count; t++) {
