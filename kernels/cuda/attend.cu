@@ -155,8 +155,28 @@ attend_args fill_arguments(const sparge_plan *plan, const sparge_io *io, const a
     return args;
 }
 
+/* INT8 Q and K, and V in tiles of 64 keys. */
+sparge_status make_maps_8bit(const sparge_plan *plan, const attend_state *state, tensor_maps *maps)
+{
+    const sparge_problem &p = plan->problem;
+    const cuda_prepared &prepared = cuda_plan_of(plan)->prepared;
+    const int32_t dim = prepared.padded_dim;
+    const int64_t heads_q = static_cast<int64_t>(p.batch) * p.heads_q,
+                  heads_kv = static_cast<int64_t>(p.batch) * p.heads_kv;
+    const tensor_planes q = {prepared.q8, dim, p.seqlen_q, heads_q, TENSOR_MAP_ROWS};
+    const tensor_planes k = {prepared.k8, dim, p.seqlen_k, heads_kv, TENSOR_MAP_ROWS};
+    const tensor_planes v = {prepared.v8, ATTEND_TILE_KEYS, prepared.padded_keys / ATTEND_TILE_KEYS * dim, heads_kv,
+                             dim};
+    sparge_status status = tensor_map_make_planes(plan->context, state->encoder, &q, "q8", &maps->q);
+    if (status == SPARGE_OK)
+        status = tensor_map_make_planes(plan->context, state->encoder, &k, "k8", &maps->k);
+    return status == SPARGE_OK ? tensor_map_make_planes(plan->context, state->encoder, &v, "v8", &maps->v) : status;
+}
+
 sparge_status make_maps(const sparge_plan *plan, const attend_state *state, tensor_maps *maps)
 {
+    if (plan->recipe.arithmetic == SPARGE_ARITHMETIC_INT8_FP8)
+        return make_maps_8bit(plan, state, maps);
     const cuda_prepared &prepared = cuda_plan_of(plan)->prepared;
     sparge_status status = tensor_map_make(plan->context, state->encoder, &prepared.q, "q", &maps->q);
     if (status == SPARGE_OK)
@@ -182,8 +202,13 @@ sparge_status cuda_attend_plan(sparge_plan *plan)
         problem.dtype == SPARGE_BF16 && !(recipe.upstream && recipe.arithmetic == SPARGE_ARITHMETIC_INT8_F16);
     /* Dense 16-bit attention has no mask and no scales: its row block is the kernel's choice. */
     const bool free_rows = recipe.select == SPARGE_SELECT_ALL && recipe.arithmetic == SPARGE_ARITHMETIC_F16 && !votes;
-    const attend_kernel_key key = {recipe.arithmetic, bf16, problem.head_dim <= 64 ? 64 : 128,
-                                   free_rows ? 0 : recipe.block_q, votes ? recipe.block_k : 0};
+    const attend_kernel_key key = {recipe.arithmetic,
+                                   bf16,
+                                   problem.head_dim <= 64 ? 64 : 128,
+                                   free_rows ? 0 : recipe.block_q,
+                                   recipe.select != SPARGE_SELECT_ALL,
+                                   recipe.scales == SPARGE_SCALES_BLOCK,
+                                   votes ? recipe.block_k : 0};
     state->kernel = choose_kernel(cuda_context_of(plan->context), key);
     if (!state->kernel.function)
         return sparge_context_fail(plan->context, SPARGE_ERROR_INTERNAL, "no attention kernel for this plan");
@@ -192,10 +217,12 @@ sparge_status cuda_attend_plan(sparge_plan *plan)
         return sparge_context_fail(plan->context, SPARGE_ERROR_UNSUPPORTED,
                                    "batch * heads_q * row blocks = %lld: the cuda backend takes at most 2^31 - 1",
                                    static_cast<long long>(blocks * problem.batch * problem.heads_q));
-    status = cuda_check(plan->context,
-                        cudaFuncSetAttribute(state->kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                             state->kernel.shared_bytes),
-                        "shared memory of the attention kernel");
+    for (const void *function : {state->kernel.function, state->kernel.with_lse})
+        if (status == SPARGE_OK && function)
+            status = cuda_check(
+                plan->context,
+                cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, state->kernel.shared_bytes),
+                "shared memory of the attention kernel");
     if (status == SPARGE_OK && state->kernel.tensor_maps)
         status = tensor_map_encoder(plan->context, &state->encoder);
     return status == SPARGE_OK && votes ? take_lambda(plan, state) : status;
@@ -221,9 +248,10 @@ sparge_status cuda_attend_run(sparge_plan *plan, const sparge_io *io)
             return status;
         parameters = with_maps;
     }
+    const void *function = io->lse && state->kernel.with_lse ? state->kernel.with_lse : state->kernel.function;
     const dim3 grid(static_cast<unsigned>(args.row_blocks) * static_cast<unsigned>(args.batch * args.heads_q));
     return cuda_check(plan->context,
-                      cudaLaunchKernel(state->kernel.function, grid, dim3(static_cast<unsigned>(state->kernel.threads)),
-                                       parameters, static_cast<size_t>(state->kernel.shared_bytes), stream),
+                      cudaLaunchKernel(function, grid, dim3(static_cast<unsigned>(state->kernel.threads)), parameters,
+                                       static_cast<size_t>(state->kernel.shared_bytes), stream),
                       "launching the attention kernel");
 }

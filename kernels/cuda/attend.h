@@ -73,16 +73,19 @@ typedef struct attend_kernel_entry {
     const void *function; /* NULL: there is none */
     int32_t rows, threads;
     int32_t shared_bytes;
-    int32_t tensor_maps; /* non-zero: it takes them */
+    int32_t tensor_maps;  /* non-zero: it takes them */
+    const void *with_lse; /* runs that ask for the LSE launch this one instead; NULL: `function` does both */
 } attend_kernel_entry;
 
 /* Which kernel; `arithmetic` is a sparge_arithmetic. */
 typedef struct attend_kernel_key {
     int arithmetic;
-    int bf16;      /* non-zero: bfloat16 instead of binary16 */
-    int head_dim;  /* 64 or 128 */
-    int rows;      /* 64 or 128; 0: the kernel's choice, for all tiles without lists */
-    int vote_keys; /* with the PV skip: keys that are voted on together, 64 or 128; 0: without */
+    int bf16;         /* non-zero: bfloat16 instead of binary16 */
+    int head_dim;     /* 64 or 128 */
+    int rows;         /* 64 or 128; 0: the kernel's choice, for all tiles without lists */
+    int lists;        /* non-zero: over lists of tiles */
+    int block_scales; /* INT8: non-zero: one scale a block of Q and of K */
+    int vote_keys;    /* with the PV skip: keys that are voted on together, 64 or 128; 0: without */
 } attend_kernel_key;
 
 #ifdef __cplusplus
@@ -91,8 +94,8 @@ extern "C" {
 
 /* The mma.sync kernels (sm80/). */
 attend_kernel_entry sm80_attend_kernel(attend_kernel_key key);
-/* The wgmma kernels (sm90/), for compute capability 9.0 alone; in this build if SPARGE_HAVE_SM90A is defined. So far those
- * of 16-bit products without the PV skip. */
+/* The wgmma kernels (sm90/), for compute capability 9.0 alone; in this build if SPARGE_HAVE_SM90A is defined. Those of
+ * 16-bit and of INT8/FP8 products without the PV skip, the latter for blocks of 128 queries with one scale each. */
 attend_kernel_entry sm90_attend_kernel(attend_kernel_key key);
 
 #ifdef __cplusplus

@@ -46,3 +46,23 @@ sparge_status tensor_map_make(sparge_context *context, void *encoder, const spar
                                    (long long)tensor->stride[2], (int)result);
     return SPARGE_OK;
 }
+
+sparge_status tensor_map_make_planes(sparge_context *context, void *encoder, const tensor_planes *planes,
+                                     const char *name, CUtensorMap *map)
+{
+    PFN_cuTensorMapEncodeTiled_v12000 encode;
+    const cuuint64_t row = (cuuint64_t)planes->row_bytes;
+    const cuuint64_t extent[3] = {row, (cuuint64_t)planes->rows, (cuuint64_t)planes->planes};
+    const cuuint64_t stride[2] = {row, row * (cuuint64_t)planes->rows};
+    const cuuint32_t box[3] = {(cuuint32_t)planes->row_bytes, (cuuint32_t)planes->box_rows, 1}, step[3] = {1, 1, 1};
+    memcpy(&encode, &encoder, sizeof encode); /* as above */
+    const CUresult result = encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, (void *)(uintptr_t)planes->data, extent,
+                                   stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                   planes->row_bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
+                                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (result != CUDA_SUCCESS)
+        return sparge_context_fail(
+            context, SPARGE_ERROR_DEVICE, "cuTensorMapEncodeTiled: %s, %lld planes of %lld rows of %d bytes: error %d",
+            name, (long long)planes->planes, (long long)planes->rows, (int)planes->row_bytes, (int)result);
+    return SPARGE_OK;
+}

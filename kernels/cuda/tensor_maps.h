@@ -11,7 +11,8 @@
 
 enum { TENSOR_MAP_ROWS = 64, TENSOR_MAP_CHANNELS = 64 }; /* of the box that one copy brings */
 
-/* 16-bit [B][H][L][D] tensors, coordinates (channel, token, head, batch); the 128-byte swizzle, zeros outside. */
+/* Of 16-bit [B][H][L][D] tensors, coordinates (channel, token, head, batch), with the 128-byte swizzle; or of bytes in planes,
+ * coordinates (byte, row, plane), with a swizzle as wide as a row. Zeros outside. */
 typedef struct tensor_maps {
     CUtensorMap q, k, v;
 } tensor_maps;
@@ -26,6 +27,16 @@ sparge_status tensor_map_encoder(sparge_context *context, void **encoder);
 /* Of a tensor whose address, strides and rows are multiples of 16 bytes (prepare/operands.h). name: for errors. */
 sparge_status tensor_map_make(sparge_context *context, void *encoder, const sparge_tensor *tensor, const char *name,
                               CUtensorMap *map);
+
+/* Bytes [planes][rows][row_bytes], row_bytes 64 or 128. */
+typedef struct tensor_planes {
+    const void *data;
+    int32_t row_bytes;
+    int64_t rows, planes;
+    int32_t box_rows; /* that one copy brings, at most 256 */
+} tensor_planes;
+sparge_status tensor_map_make_planes(sparge_context *context, void *encoder, const tensor_planes *planes,
+                                     const char *name, CUtensorMap *map);
 
 #ifdef __cplusplus
 }

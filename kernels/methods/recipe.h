@@ -15,9 +15,10 @@ typedef enum sparge_arithmetic {
     SPARGE_ARITHMETIC_INT8_FP8
 } sparge_arithmetic;
 
-/* The largest magnitude of FP8 V. Four tiles of 128 keys with P up to 14 then add up to less than 65504, what f16
- * accumulators hold (kernels/cuda/sm90); a value keeps its three bits down to 1/512 of its channel's largest. */
-#define SPARGE_FP8_V_MAX 8.0F
+/* The largest magnitude of FP8 V. The products of 256 keys with P up to 448 then add up to less than 65504, what f16
+ * accumulators hold (kernels/cuda/sm90); a value keeps its three bits down to 1/32 of its channel's largest, and is
+ * rounded to multiples of 1/256 of that below. */
+#define SPARGE_FP8_V_MAX 0.5F
 
 typedef enum sparge_select {
     SPARGE_SELECT_ALL = 0,        /* dense */

@@ -181,7 +181,12 @@ static const struct {
     {"minference-block", "sparsity=0.5"},
     {"mask", "block_q=128 block_k=64"},
     {"mask", "block_q=64 block_k=128"},
+    {"dense-int8-fp8", ""},
+    {"sparge-int8-fp8", "topk=0.4"},
 };
+/* The last ones round P to e4m3 under another reference than the portable kernels: how near they are to exact attention is
+ * for property_methods to judge. */
+enum { ROUNDED_ALIKE = 7 };
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
@@ -199,7 +204,7 @@ static void the_kernels_agree_with_the_portable_ones(void **state)
         {576, 577, 1, 2, 2, 64},  {700, 1500, 1, 2, 1, 128}, {1500, 1430, 1, 2, 2, 64},
     };
     int cases = 0;
-    for (size_t i = 0; i < COUNT(methods); i++)
+    for (size_t i = 0; i < ROUNDED_ALIKE; i++)
         for (size_t j = 0; j < COUNT(shapes); j++)
             for (int causal = SPARGE_CAUSAL_NONE; causal <= SPARGE_CAUSAL_BOTTOM_RIGHT; causal++, cases++) {
                 const sm90_case c = {.method = methods[i].method,

@@ -134,7 +134,8 @@ static void recipes(void **state)
     sparge_recipe r = recipe_of("sparge-int8-fp8", "", 0);
     assert_true(r.arithmetic == SPARGE_ARITHMETIC_INT8_FP8 && r.select == SPARGE_SELECT_MEANSIM);
     assert_true(r.block_q == 128 && r.block_k == 64 && r.smooth_k && !r.upstream);
-    assert_true(r.exp == SPARGE_EXP_ACCURATE && r.fp8_v_max == 8 && r.pv_keeps_denominator && r.pv_unit == 64);
+    assert_true(r.exp == SPARGE_EXP_ACCURATE && (double)r.fp8_v_max == 0.5 && r.pv_keeps_denominator &&
+                r.pv_unit == 64);
     assert_true(r.meansim.tau.uniform == 0.98 && r.meansim.theta.uniform == 0.6);
     assert_true(r.meansim.use_theta && !r.meansim.use_topk && isinf(r.lambda.uniform) && r.lambda.uniform < 0);
     r = recipe_of("sparge-int8-fp8", "compat=upstream topk=0.5 lambda=-3.5", MHA);

@@ -200,7 +200,7 @@ static lowered lower(const model *m, const head *h)
     if (m->fp8) {
         l.in.v = l.v = doubles(lk * dim);
         l.in.v_doubt = l.v_doubt = doubles(lk * dim);
-        oracle_quantise_e4m3(h->v, lk, dim, 8.0, l.v, l.v_doubt); /* docs/methods/dense.md */
+        oracle_quantise_e4m3(h->v, lk, dim, 0.5, l.v, l.v_doubt); /* docs/methods/dense.md */
     }
     return l;
 }

@@ -241,19 +241,14 @@ static void run_instances(sparge_context *context)
         }
 }
 
-/* The portable kernels of sm80/ that newer ones stand in for on this device. */
-static void run_portable(sparge_context *context)
+/* One problem of each type and width. */
+static void run_types(sparge_context *context, const run_case *chosen, size_t count, int has_lse)
 {
-    static const run_case chosen[] = {
-        {.method = "dense-f16", .settings = ""},
-        {.method = "sparge-f16", .settings = "topk=0.4 block_q=64"},
-    };
-    cuda_context_of(context)->portable = 1;
     for (int dtype = 0; dtype < 2; dtype++)
         for (int wide = 0; wide < 2; wide++)
-            for (size_t i = 0; i < COUNT(chosen); i++) {
+            for (size_t i = 0; i < count; i++) {
                 run_case c = chosen[i];
-                c.has_lse = 1;
+                c.has_lse = has_lse;
                 c.problem = (sparge_problem){.batch = 1,
                                              .heads_q = 2,
                                              .heads_kv = 1,
@@ -264,7 +259,25 @@ static void run_portable(sparge_context *context)
                                              .causal = SPARGE_CAUSAL_BOTTOM_RIGHT};
                 run(context, &c);
             }
+}
+
+/* Kernels that other ones stand in for on this device, or where the LSE is wanted. */
+static void run_stand_ins(sparge_context *context)
+{
+    static const run_case portable[] = {
+        {.method = "dense-f16", .settings = ""},
+        {.method = "sparge-f16", .settings = "topk=0.4 block_q=64"},
+        {.method = "dense-int8-fp8", .settings = ""},
+        {.method = "sparge-int8-fp8", .settings = "topk=0.4"},
+    };
+    static const run_case without_lse[] = {
+        {.method = "dense-int8-fp8", .settings = ""},
+        {.method = "sparge-int8-fp8", .settings = "topk=0.4"},
+    };
+    cuda_context_of(context)->portable = 1;
+    run_types(context, portable, COUNT(portable), 1);
     cuda_context_of(context)->portable = 0;
+    run_types(context, without_lse, COUNT(without_lse), 0);
 }
 
 /* Shapes and layouts: one query, one key, queries without keys, whole blocks, long, channels padded to 64 and 128, rows at
@@ -456,7 +469,7 @@ int main(void)
     must(context, sparge_device_get_info(context, &info), "device");
     run_operations(context);
     run_instances(context);
-    run_portable(context);
+    run_stand_ins(context);
     run_shapes(context);
     run_narrow(context);
     run_parity(context);

@@ -19,6 +19,16 @@ __device__ __forceinline__ void cp_async_bulk_tensor_4d(uint32_t shared, const C
                  : "memory");
 }
 
+/* The same of a tensor of three dimensions. */
+__device__ __forceinline__ void cp_async_bulk_tensor_3d(uint32_t shared, const CUtensorMap *map, uint32_t barrier,
+                                                        int32_t x, int32_t y, int32_t z)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%3, %4, %5}], [%2];\n" ::"r"(shared),
+                 "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+
 /* Fetches a map that will be used soon. */
 __device__ __forceinline__ void prefetch_tensormap(const CUtensorMap *map)
 {

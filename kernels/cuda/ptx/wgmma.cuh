@@ -48,12 +48,26 @@ template <int N> __device__ __forceinline__ void wgmma_wait()
     asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(N) : "memory");
 }
 
+/* Stores of this thread to shared memory are seen by products (and bulk copies) that start after a barrier. */
+__device__ __forceinline__ void fence_proxy_async()
+{
+    asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
+}
+
 /* After a wait, for what was in flight: uses of these registers stay behind it. */
 template <int N> __device__ __forceinline__ void wgmma_pin(float (&d)[N])
 {
 #pragma unroll
     for (int i = 0; i < N; i++)
         asm volatile("" : "+f"(d[i])::"memory");
+}
+
+/* Of integers, or of pairs of f16. */
+template <typename Word, int N> __device__ __forceinline__ void wgmma_pin(Word (&d)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        asm volatile("" : "+r"(d[i])::"memory");
 }
 
 /* Operand lists for 32, 64 and 96 registers of D. */

@@ -35,24 +35,11 @@
 #ifndef SPARGE_SM90_ATTEND_F16_CUH
 #define SPARGE_SM90_ATTEND_F16_CUH
 
-#include "../attend_rows.cuh"
-#include "../ptx/bar.cuh"
-#include "../ptx/cp_async.cuh"
-#include "../ptx/mbarrier.cuh"
-#include "../ptx/setmaxnreg.cuh"
-#include "../ptx/tma.cuh"
-#include "../ptx/wgmma.cuh"
-#include "../tensor_maps.h"
-
-#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#error "compiled for sm_90a alone: kernels/CMakeLists.txt"
-#endif
+#include "row_block.cuh"
 
 namespace sparge::sm90
 {
 
-constexpr int tile_keys = ATTEND_TILE_KEYS;
-constexpr int warpgroup = 128;   /* threads */
 constexpr int piece = 64;        /* channels */
 constexpr int piece_bytes = 128; /* of a row */
 constexpr int box_bytes = TENSOR_MAP_ROWS * piece_bytes;
@@ -83,50 +70,6 @@ template <typename S> struct ring {
     /* Stages begin empty: the first waits are for a phase before the first, and pass at once. */
     __device__ void wait_empty(int turn) const { ptx::mbarrier_wait_parity(empty(turn), (turn >> 1 & 1) ^ 1); }
 };
-
-/* The keys that a row sees are those before this one. Positions fit in 32 bits (problem.c). */
-__device__ __forceinline__ int visible_end(const attend_args &args, int row)
-{
-    return static_cast<int>(max(min(row + 1 + args.causal_shift, args.seqlen_k), int64_t(0)));
-}
-
-/* The row block of a CTA. */
-struct row_block_place {
-    int batch_head, head, batch, kv_head;
-    int first_row;
-    int tiles;           /* to compute */
-    const int32_t *list; /* of them, or NULL: the first ones */
-};
-
-/* The number of the CTA is read anew in every call: the end of the kernel finds its place again instead of keeping it in
- * registers that the loop needs. */
-template <typename S, bool Lists> __device__ __forceinline__ row_block_place find_place(const attend_args &args)
-{
-    row_block_place p;
-    int work;
-    asm volatile("mov.u32 %0, %%ctaid.x;\n" : "=r"(work));
-    if (Lists && args.order)
-        work = args.order[work];
-    else /* a head's last row block, which sees most, first */
-        work += args.row_blocks - 1 - 2 * (work % args.row_blocks);
-    p.batch_head = work / args.row_blocks;
-    p.batch = p.batch_head / args.heads_q;
-    p.head = p.batch_head % args.heads_q;
-    p.kv_head = p.head / (args.heads_q / args.heads_kv);
-    p.first_row = work % args.row_blocks * S::rows;
-    const int end = visible_end(args, min(p.first_row + S::rows, static_cast<int>(args.seqlen_q)) - 1);
-    p.list = Lists ? args.list + work * args.list_stride : nullptr;
-    p.tiles = Lists ? args.count[work] : (end + tile_keys - 1) / tile_keys;
-    return p;
-}
-
-/* The index-th tile, or `missing` past the last. */
-template <bool Lists> __device__ __forceinline__ int tile_at(const row_block_place &p, int index, int missing)
-{
-    if (index >= p.tiles)
-        return missing;
-    return Lists ? __ldg(p.list + index) : index;
-}
 
 /* Waits for an empty stage and starts copying a turn's tiles of K or V into it. */
 template <typename S>
@@ -390,6 +333,31 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
         ptx::wgmma_pin(o);
     }
     store_rows<T16, S>(args, find_place<S, Lists>(args), consumer, raw + (q_shared - raw_shared), o, m, l);
+}
+
+template <typename T16, typename S, bool Lists> attend_kernel_entry entry_of()
+{
+    return {
+        reinterpret_cast<const void *>(&attend_f16<T16, S, Lists>), S::rows, S::threads, S::shared_bytes, 1, nullptr};
+}
+
+template <typename T16, typename Dense, typename Lists128, typename Lists64> attend_kernel_entry entry_of(int rows)
+{
+    switch (rows) {
+    case 64:
+        return entry_of<T16, Lists64, true>();
+    case 128:
+        return entry_of<T16, Lists128, true>();
+    default:
+        return entry_of<T16, Dense, false>();
+    }
+}
+
+template <typename Dense, typename Lists128, typename Lists64>
+attend_kernel_entry entry_of(const attend_kernel_key &key)
+{
+    return key.bf16 ? entry_of<__nv_bfloat16, Dense, Lists128, Lists64>(key.rows)
+                    : entry_of<__half, Dense, Lists128, Lists64>(key.rows);
 }
 
 } // namespace sparge::sm90

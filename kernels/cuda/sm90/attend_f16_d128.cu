@@ -1,4 +1,5 @@
 /* See instances.cuh. */
+#include "attend_f16.cuh"
 #include "instances.cuh"
 
 attend_kernel_entry sparge::sm90::entry_f16_d128(const attend_kernel_key &key)

@@ -1,0 +1,8 @@
+/* See instances.cuh. */
+#include "attend_int8_fp8.cuh"
+#include "instances.cuh"
+
+attend_kernel_entry sparge::sm90::entry_int8_fp8_d128(const attend_kernel_key &key)
+{
+    return entry_int8_fp8<int8_fp8_shape<128>>(key);
+}
