@@ -14,8 +14,12 @@ namespace sparge::sm80
 template <typename T16, arithmetic A, int D, int WarpRows, int Warps, int VoteKeys> attend_kernel_entry entry_of()
 {
     using S = shape<T16, A, D, WarpRows, Warps>;
-    return {reinterpret_cast<const void *>(&attend_kernel<T16, A, D, WarpRows, Warps, VoteKeys>), S::rows, S::threads,
-            S::shared_bytes, 0, nullptr};
+    return {reinterpret_cast<const void *>(&attend_kernel<T16, A, D, WarpRows, Warps, VoteKeys>),
+            S::rows,
+            S::threads,
+            S::shared_bytes,
+            0,
+            nullptr};
 }
 
 template <typename T16, arithmetic A, int D> attend_kernel_entry entry_of(const attend_kernel_key &key)
