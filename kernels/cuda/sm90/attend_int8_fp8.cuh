@@ -247,19 +247,22 @@ __device__ __forceinline__ void store_rows(const attend_args &args, const row_bl
 {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const float *v_scale = args.v_scale + static_cast<int64_t>(kv_batch_head) * S::D;
+    float sum[2], exact_sum[2]; /* found while all lanes are together: some rows may not exist */
+#pragma unroll
+    for (int h = 0; h < 2; h++) { /* column D is the first lane's of each four */
+        sum[h] = 4 * __shfl_sync(~0u, state.o[S::D / 2 + 2 * h], lane & ~3);
+        exact_sum[h] = Lse ? quad_sum(state.l[h]) : 0;
+    }
 #pragma unroll
     for (int h = 0; h < 2; h++, row += 8) {
-        /* Column D is the first lane's of each four. */
-        const float sum = 4 * __shfl_sync(~0u, state.o[S::D / 2 + 2 * h], lane & ~3);
-        const float inverse = sum != 0 ? 1 / sum : 0; /* NaN stays NaN */
+        const float inverse = sum[h] != 0 ? 1 / sum[h] : 0; /* NaN stays NaN */
         if constexpr (Lse) {
-            const float exact = quad_sum(state.l[h]);
             if (lane % 4 == 0 && row < args.seqlen_q) {
                 const int64_t index = static_cast<int64_t>(p.batch_head) * args.seqlen_q + row;
                 const float offset = args.lse_offset ? args.lse_offset[index] : 0;
                 args.lse[index] = state.m[h] == -CUDART_INF_F
                                       ? -CUDART_INF_F
-                                      : (state.m[h] + log2f(exact) - p_exponent) * CUDART_LN2_F + offset;
+                                      : (state.m[h] + log2f(exact_sum[h]) - p_exponent) * CUDART_LN2_F + offset;
             }
         }
         if (row >= args.seqlen_q)
