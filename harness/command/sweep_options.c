@@ -76,8 +76,8 @@ const sb_command sb_command_sweep = {
         "Points that the file holds already are passed over, so a sweep that was interrupted or died is resumed by the "
         "same command, and a wider one measures only what is new. Several sweeps may write to one file at once.\n\n"
         "A method that cannot do a problem, or that needs more memory than is free, is recorded as skipped, a point "
-        "that "
-        "fails is recorded with its reason, and the sweep goes on. With --device all each device is a run of its own; "
+        "that fails is recorded with its reason, and the sweep goes on. With --device all each device is a run of its "
+        "own; "
         "where a machine has several of one name, results tell them apart by UUID.\n\n"
         "The exit code is 0 if all points are done or skipped, 4 if any failed or could not be "
         "measured, 130 after Ctrl-C. The first Ctrl-C ends after the current launch, a second one at once.",

@@ -57,18 +57,6 @@ attend_kernel_entry choose_kernel(const cuda_context *context, const attend_kern
     return sm80_attend_kernel(key);
 }
 
-int64_t causal_shift(const sparge_problem &problem)
-{
-    switch (problem.causal) {
-    case SPARGE_CAUSAL_TOP_LEFT:
-        return 0;
-    case SPARGE_CAUSAL_BOTTOM_RIGHT:
-        return problem.seqlen_k - problem.seqlen_q;
-    default:
-        return INT64_MAX / 4; /* beyond every key */
-    }
-}
-
 attend_operand operand_16(const sparge_tensor &x)
 {
     return {x.data, x.stride[0], x.stride[1], x.stride[2]};
@@ -109,7 +97,7 @@ attend_args fill_arguments(const sparge_plan *plan, const sparge_io *io, const a
     args.head_dim = problem.head_dim;
     args.seqlen_q = problem.seqlen_q;
     args.seqlen_k = problem.seqlen_k;
-    args.causal_shift = causal_shift(problem);
+    args.causal_shift = cuda_causal_shift(&problem);
     args.scale_log2 = static_cast<float>(static_cast<double>(sparge_problem_scale(&problem)) * log2_e);
     args.row_blocks = static_cast<int32_t>((problem.seqlen_q + state->kernel.rows - 1) / state->kernel.rows);
     args.o = {io->o.data, io->o.stride[0], io->o.stride[1], io->o.stride[2]};

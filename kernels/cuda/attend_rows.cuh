@@ -4,6 +4,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 #include <math_constants.h>
 #include <string.h>
 
@@ -35,6 +36,14 @@ __device__ __forceinline__ uint32_t pack(float low, float high, __nv_bfloat16)
     uint32_t word;
     memcpy(&word, &pair, sizeof word);
     return word;
+}
+
+/* Four e4m3 codes, saturating, a lowest. */
+__device__ __forceinline__ uint32_t pack_e4m3(float a, float b, float c, float d)
+{
+    const uint32_t low = __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, __NV_E4M3);
+    const uint32_t high = __nv_cvt_float2_to_fp8x2(make_float2(c, d), __NV_SATFINITE, __NV_E4M3);
+    return low | high << 16;
 }
 
 __device__ __forceinline__ float exp2_approx(float x)

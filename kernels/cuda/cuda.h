@@ -75,6 +75,19 @@ static inline cuda_plan *cuda_plan_of(const sparge_plan *plan)
     return (cuda_plan *)plan->state;
 }
 
+/* Query i sees the keys before min(i + 1 + shift, Lk). */
+static inline int64_t cuda_causal_shift(const sparge_problem *problem)
+{
+    switch (problem->causal) {
+    case SPARGE_CAUSAL_TOP_LEFT:
+        return 0;
+    case SPARGE_CAUSAL_BOTTOM_RIGHT:
+        return problem->seqlen_k - problem->seqlen_q;
+    default:
+        return INT64_MAX / 4; /* beyond every key */
+    }
+}
+
 #ifdef __cplusplus
 extern "C" {
 #endif

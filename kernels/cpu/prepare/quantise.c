@@ -108,9 +108,11 @@ static void quantise_block(const sparge_plan *plan, const int8_side *side, int64
         const float s = scale[side->scale_index(&plan->recipe, token)];
         int8_t *x8 = side->x8 + (head * tokens + token) * channels;
         load_smoothed(plan, side, head / heads, head % heads, token, row);
-        if (!side->upstream)
+        if (!side->upstream) {
             cpu_context_isa(plan->context)->i8_from_f32(x8, row, isnan(s) ? 0 : 1.0f / s, (size_t)channels);
-        for (int64_t d = 0; d < channels && side->upstream; d++)
+            continue;
+        }
+        for (int64_t d = 0; d < channels; d++)
             x8[d] = quantised_upstream(row[d], s);
     }
 }

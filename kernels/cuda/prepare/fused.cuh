@@ -20,8 +20,8 @@
  *
  * Traffic, INT8 and FP8 with pooling, Lq = Lk = L, H heads of D channels: Q, K, V once from DRAM, 6 D bytes a token and
  * head; K and V a second time from L2, 4 D; INT8 and FP8 out, 3 D. At H = 32, L = 32768, D = 128: 805 + 403 MB through
- * DRAM and 537 MB more from L2, with 161 to 190 M warp instructions. Counted on an H200, the L2 cache is then at 75 % of
- * its throughput, nearer to its limit than DRAM and the issue slots are to theirs. */
+ * DRAM and 537 MB more from L2. On an H200 the counters had the L2 cache nearer to its limit than DRAM and the issue slots
+ * to theirs. */
 #ifndef SPARGE_CUDA_PREPARE_FUSED_CUH
 #define SPARGE_CUDA_PREPARE_FUSED_CUH
 

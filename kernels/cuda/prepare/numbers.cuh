@@ -49,24 +49,13 @@ __device__ __forceinline__ float max_magnitude(float m, float x)
 #endif
 }
 
-/* The same of two pairs of 16-bit values, m's being magnitudes. */
-template <typename Pair> __device__ __forceinline__ uint32_t max_magnitudes(uint32_t m, uint32_t x)
+/* The same of two pairs of 16-bit values, m's being magnitudes. Without KeepNan a NaN gives way to a number. */
+template <typename Pair, bool KeepNan> __device__ __forceinline__ uint32_t max_magnitudes(uint32_t m, uint32_t x)
 {
     Pair a, b;
     memcpy(&a, &m, sizeof m);
     memcpy(&b, &x, sizeof x);
-    a = __hmax2_nan(a, __habs2(b));
-    memcpy(&m, &a, sizeof m);
-    return m;
-}
-
-/* The same, where a NaN gives way to a number. */
-template <typename Pair> __device__ __forceinline__ uint32_t max_magnitudes_of_numbers(uint32_t m, uint32_t x)
-{
-    Pair a, b;
-    memcpy(&a, &m, sizeof m);
-    memcpy(&b, &x, sizeof x);
-    a = __hmax2(a, __habs2(b));
+    a = KeepNan ? __hmax2_nan(a, __habs2(b)) : __hmax2(a, __habs2(b));
     memcpy(&m, &a, sizeof m);
     return m;
 }

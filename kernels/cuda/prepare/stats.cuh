@@ -180,10 +180,10 @@ __device__ __forceinline__ void v_stats(const prepare_args &args, uint32_t head,
 #pragma unroll 1
     for (int pass = 0; pass < passes; pass++) {
         at.for_rows(args.v, head, args.load_chunks, pass, [&](const uint4 &row) {
-            most.x = max_magnitudes_of_numbers<pair>(most.x, row.x);
-            most.y = max_magnitudes_of_numbers<pair>(most.y, row.y);
-            most.z = max_magnitudes_of_numbers<pair>(most.z, row.z);
-            most.w = max_magnitudes_of_numbers<pair>(most.w, row.w);
+            most.x = max_magnitudes<pair, false>(most.x, row.x);
+            most.y = max_magnitudes<pair, false>(most.y, row.y);
+            most.z = max_magnitudes<pair, false>(most.z, row.z);
+            most.w = max_magnitudes<pair, false>(most.w, row.w);
         });
     }
     float max[8];

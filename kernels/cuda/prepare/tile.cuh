@@ -13,7 +13,7 @@
  *   3. x * (1 / scale) -> INT8; sums over rows of x * (1 / length)
  *   4. one warp a block finishes the two sums over rows, and the similarity
  *
- * Instructions an element of Q with everything on: 2 conversions, a half for the maximum, and one each for the sum, the
+ * Arithmetic an element of Q with everything on, in instructions: 2 conversions, a half for the maximum, and one each for the sum, the
  * squares, the INT8 value and the unit vectors' sum, 3/4 to pack bytes: 7.25; K with its mean subtracted twice: 9.75. A
  * slab of 32 KiB in, 16 KiB out. */
 #ifndef SPARGE_CUDA_PREPARE_TILE_CUH
@@ -32,12 +32,13 @@ template <typename T> __device__ __forceinline__ float max_magnitude(const slab 
 #pragma unroll
     for (int a = 0; a < rows_of_thread; a++) {
         const uint4 row = data.row(a);
-        most[0] = max_magnitudes<pair>(most[0], row.x);
-        most[1] = max_magnitudes<pair>(most[1], row.y);
-        most[2] = max_magnitudes<pair>(most[2], row.z);
-        most[3] = max_magnitudes<pair>(most[3], row.w);
+        most[0] = max_magnitudes<pair, true>(most[0], row.x);
+        most[1] = max_magnitudes<pair, true>(most[1], row.y);
+        most[2] = max_magnitudes<pair, true>(most[2], row.z);
+        most[3] = max_magnitudes<pair, true>(most[3], row.w);
     }
-    most[0] = max_magnitudes<pair>(max_magnitudes<pair>(most[0], most[1]), max_magnitudes<pair>(most[2], most[3]));
+    most[0] = max_magnitudes<pair, true>(max_magnitudes<pair, true>(most[0], most[1]),
+                                         max_magnitudes<pair, true>(most[2], most[3]));
     const float2 two = unpack<T>(most[0]);
     return max_magnitude(two.x, two.y);
 }
@@ -124,7 +125,7 @@ __device__ __forceinline__ void row_values(float (&x)[8], const slab &data, cons
 }
 
 /* Sums over the lanes of a slot, neighbours first: square[a] is this lane's part of row a. Each step halves the rows that a
- * lane looks after; it ends with the whole sums of rows first_row_of_lane + 0, + 1, ..., in square[0], square[1], ... */
+ * lane looks after; it ends with the whole sums of the rows that lane_of_row gives it, in square[0], square[1], ... */
 template <int Chunks, int Distance = 1> __device__ __forceinline__ void add_over_lanes(float (&square)[rows_of_thread])
 {
     constexpr int rows = rows_of_thread / 2 / Distance;

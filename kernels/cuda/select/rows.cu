@@ -400,7 +400,7 @@ __global__ void __launch_bounds__(Warps * 32, ctas_of_sm<Warps>) select_rows(con
 {
     __shared__ row_shared<Warps> shared;
     row_threads<Warps> threads(shared);
-    /* In 32 bits, as all of these are (check_limits): long division of 64 bits would be a fifth of a row's work. */
+    /* In 32 bits, as all of these are (check_limits): a division of 64 bits takes many instructions. */
     const uint32_t bh = blockIdx.x / static_cast<uint32_t>(args.rows), heads_q = static_cast<uint32_t>(args.heads_q);
     const uint32_t head = bh % heads_q, group = heads_q / static_cast<uint32_t>(args.heads_kv);
     row_place at;

@@ -47,18 +47,6 @@ sparge_status upload(sparge_plan *plan, void *to, const void *from, size_t bytes
     return status;
 }
 
-int64_t causal_shift(const sparge_problem &p)
-{
-    switch (p.causal) {
-    case SPARGE_CAUSAL_TOP_LEFT:
-        return 0;
-    case SPARGE_CAUSAL_BOTTOM_RIGHT:
-        return p.seqlen_k - p.seqlen_q;
-    default:
-        return INT64_MAX / 4; /* beyond every key */
-    }
-}
-
 /* The rule, with a device copy of its parameters by head. */
 sparge_status set_rule(sparge_plan *plan, select_args *args)
 {
@@ -187,7 +175,7 @@ void set_shape(const sparge_plan *plan, select_args *args)
     args->row_blocks = args->rows * p.batch * p.heads_q;
     args->seqlen_q = p.seqlen_q;
     args->seqlen_k = p.seqlen_k;
-    args->causal_shift = causal_shift(p);
+    args->causal_shift = cuda_causal_shift(&p);
     args->tiles = static_cast<int32_t>(ceil_div(p.seqlen_k, ATTEND_TILE_KEYS));
     args->list_stride = ceil_div(args->tiles, 4) * 4;
     args->visible = &counts->visible;

@@ -83,13 +83,6 @@ __device__ __forceinline__ float unpack_sum(uint32_t word)
     return wide.x + wide.y;
 }
 
-__device__ __forceinline__ uint32_t pack_e4m3(float a, float b, float c, float d)
-{
-    const uint32_t low = __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, __NV_E4M3);
-    const uint32_t high = __nv_cvt_float2_to_fp8x2(make_float2(c, d), __NV_SATFINITE, __NV_E4M3);
-    return low | high << 16;
-}
-
 /* Two e4m3 values as f16: exact. */
 __device__ __forceinline__ uint32_t widen_e4m3(uint32_t pair)
 {

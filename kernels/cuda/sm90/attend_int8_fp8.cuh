@@ -28,8 +28,6 @@
 #include <limits.h>
 #include <type_traits>
 
-#include <cuda_fp8.h>
-
 #include "../ptx/wgmma_8bit.cuh"
 #include "row_block.cuh"
 
@@ -68,13 +66,6 @@ struct stage_ring {
         }
     }
 };
-
-__device__ __forceinline__ uint32_t pack_e4m3(float a, float b, float c, float d)
-{
-    const uint32_t low = __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, __NV_E4M3);
-    const uint32_t high = __nv_cvt_float2_to_fp8x2(make_float2(c, d), __NV_SATFINITE, __NV_E4M3);
-    return low | high << 16;
-}
 
 /* The rows below V's in every stage: one of quarters (0x28 in e4m3; with ones, sums of P would leave f16) and seven of
  * zeros. The swizzle leaves an atom's first row where it is. */
