@@ -20,7 +20,8 @@ static const char style_sheet[] =
     "figure img { display: block; width: 100%; max-width: 760px; height: auto; border: 1px solid var(--line); }\n"
     ".wide { overflow-x: auto; } table { border-collapse: collapse; font-size: 0.85rem; margin: 0.5rem 0; }\n"
     "th, td { padding: 0.2rem 0.7rem 0.2rem 0; border-bottom: 1px solid var(--line); text-align: left;\n"
-    "  vertical-align: top; } td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }\n"
+    "  vertical-align: top; } td.number, th.number { text-align: right; font-variant-numeric: tabular-nums;\n"
+    "  white-space: nowrap; }\n"
     "thead th { background: var(--shade); } code { font-size: 0.85em; overflow-wrap: anywhere; }\n"
     ".note { border-left: 4px solid #d4a72c; background: var(--shade); padding: 0.5rem 1rem; }\n";
 
