@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench_cuda.h"
 #include "cuda/cuda.h"
 #include "sparge/sparge.h"
 
@@ -23,22 +24,6 @@ typedef struct bench_case {
     double density; /* 0: dense-f16; else a mask */
     int32_t block_q, block_k;
 } bench_case;
-
-static void require(int holds, const char *what)
-{
-    if (holds)
-        return;
-    fprintf(stderr, "failed: %s\n", what);
-    exit(1);
-}
-
-static void expect(sparge_context *context, sparge_status status, const char *what)
-{
-    if (status == SPARGE_OK)
-        return;
-    fprintf(stderr, "%s: %s\n", what, sparge_error_string(context));
-    exit(1);
-}
 
 /* ---- Masks ---- */
 

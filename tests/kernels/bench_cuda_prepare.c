@@ -10,26 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench_cuda.h"
 #include "cuda/cuda.h"
 #include "cuda_arrays.h"
 
 enum { REPEATS = 20, MOST_NODES = 16 };
-
-static void require(int holds, const char *what)
-{
-    if (holds)
-        return;
-    fprintf(stderr, "failed: %s\n", what);
-    exit(1);
-}
-
-static void expect(sparge_context *context, sparge_status status, const char *what)
-{
-    if (status == SPARGE_OK)
-        return;
-    fprintf(stderr, "%s: %s\n", what, sparge_error_string(context));
-    exit(1);
-}
 
 static int by_value(const void *a, const void *b)
 {

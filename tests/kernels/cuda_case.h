@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "case_params.h"
 #include "sparge/sparge.h"
 
 enum { EXIT_SKIPPED = 77 };
@@ -61,25 +62,6 @@ static inline void *case_download(sparge_context *context, const void *memory, s
     assert_non_null(host);
     expect_ok(context, sparge_download(context, host, memory, bytes));
     return host;
-}
-
-/* Parameters of a method, set from "tau=0.9 theta=0.3". */
-static inline sparge_params *case_params(const char *method, const char *settings)
-{
-    sparge_params *params = NULL;
-    sparge_error error = {.status = SPARGE_OK};
-    char text[256], *rest = text;
-    assert_non_null(sparge_method_find(method));
-    assert_int_equal(sparge_params_create(sparge_method_find(method), &params), SPARGE_OK);
-    snprintf(text, sizeof text, "%s", settings);
-    for (char *item = strtok_r(text, " ", &rest); item; item = strtok_r(NULL, " ", &rest)) {
-        char *value = strchr(item, '=');
-        assert_non_null(value);
-        *value = '\0';
-        if (sparge_params_set(params, item, value + 1, &error) != SPARGE_OK)
-            fail_msg("%s: %s", method, error.text);
-    }
-    return params;
 }
 
 static inline size_t tensor_bytes(const sparge_tensor *tensor)

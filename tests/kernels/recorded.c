@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "case_params.h"
+
 static const char *backend_under_test(void)
 {
     const char *text = getenv("SPARGE_TEST_BACKEND");
@@ -100,23 +102,6 @@ static void *take(const recorded_run *run, size_t bytes, const void *from)
     return memory;
 }
 
-static sparge_params *params_of(const char *method, const char *settings)
-{
-    char text[8192], *rest = text;
-    sparge_params *params = NULL;
-    sparge_error error = {0};
-    assert_true((size_t)snprintf(text, sizeof text, "%s", settings) < sizeof text);
-    assert_int_equal(sparge_params_create(sparge_method_find(method), &params), SPARGE_OK);
-    for (char *item = strtok_r(text, " ", &rest); item; item = strtok_r(NULL, " ", &rest)) {
-        char *value = strchr(item, '=');
-        assert_non_null(value);
-        *value = '\0';
-        if (sparge_params_set(params, item, value + 1, &error) != SPARGE_OK)
-            fail_msg("%s: %s", method, error.text);
-    }
-    return params;
-}
-
 static size_t rows_of(const recorded_run *run)
 {
     return (size_t)run->problem.heads_q * (size_t)run->problem.seqlen_q;
@@ -141,7 +126,7 @@ void recorded_run_open(recorded_run *run, sparge_context *context, const recorde
             sparge_tensor_hnd(take(run, bytes, i < 3 ? recorded_data(r, NULL, names[i], NULL, "F16") : NULL),
                               SPARGE_F16, 1, r->heads, r->tokens, r->head_dim);
     run->lse = take(run, rows_of(run) * sizeof *run->lse, NULL);
-    sparge_params *params = params_of(method, settings);
+    sparge_params *params = case_params(method, settings);
     require(run, sparge_plan_create(context, params, &run->problem, &run->plan));
     sparge_params_destroy(params);
 }

@@ -224,21 +224,25 @@ static void run_all(sparge_context *context, run_case c)
         }
 }
 
-/* Both types and head dims: every instance of the attention and prepare kernels. Ragged ends, grouped heads. */
+/* Ragged ends, grouped heads. */
+static sparge_problem small_problem(int dtype, int wide)
+{
+    return (sparge_problem){.batch = 1,
+                            .heads_q = 2,
+                            .heads_kv = 1,
+                            .seqlen_q = 200,
+                            .seqlen_k = 330,
+                            .head_dim = wide ? 128 : 64,
+                            .dtype = dtype ? SPARGE_BF16 : SPARGE_F16,
+                            .causal = SPARGE_CAUSAL_BOTTOM_RIGHT};
+}
+
+/* Both types and head dims: every instance of the attention and prepare kernels. */
 static void run_instances(sparge_context *context)
 {
     for (int dtype = 0; dtype < 2; dtype++)
-        for (int wide = 0; wide < 2; wide++) {
-            const sparge_problem problem = {.batch = 1,
-                                            .heads_q = 2,
-                                            .heads_kv = 1,
-                                            .seqlen_q = 200,
-                                            .seqlen_k = 330,
-                                            .head_dim = wide ? 128 : 64,
-                                            .dtype = dtype ? SPARGE_BF16 : SPARGE_F16,
-                                            .causal = SPARGE_CAUSAL_BOTTOM_RIGHT};
-            run_all(context, (run_case){.problem = problem, .has_lse = 1});
-        }
+        for (int wide = 0; wide < 2; wide++)
+            run_all(context, (run_case){.problem = small_problem(dtype, wide), .has_lse = 1});
 }
 
 /* One problem of each type and width. */
@@ -249,14 +253,7 @@ static void run_types(sparge_context *context, const run_case *chosen, size_t co
             for (size_t i = 0; i < count; i++) {
                 run_case c = chosen[i];
                 c.has_lse = has_lse;
-                c.problem = (sparge_problem){.batch = 1,
-                                             .heads_q = 2,
-                                             .heads_kv = 1,
-                                             .seqlen_q = 200,
-                                             .seqlen_k = 330,
-                                             .head_dim = wide ? 128 : 64,
-                                             .dtype = dtype ? SPARGE_BF16 : SPARGE_F16,
-                                             .causal = SPARGE_CAUSAL_BOTTOM_RIGHT};
+                c.problem = small_problem(dtype, wide);
                 run(context, &c);
             }
 }
