@@ -35,61 +35,23 @@
 #ifndef SPARGE_SM90_ATTEND_F16_CUH
 #define SPARGE_SM90_ATTEND_F16_CUH
 
-#include "row_block.cuh"
+#include "pieces.cuh"
 
 namespace sparge::sm90
 {
 
-constexpr int piece = 64;        /* channels */
-constexpr int piece_bytes = 128; /* of a row */
-constexpr int box_bytes = TENSOR_MAP_ROWS * piece_bytes;
-static_assert(TENSOR_MAP_ROWS == tile_keys && TENSOR_MAP_CHANNELS == piece, "a box is a tile's piece");
-
-/* Ctas: that share an SM. */
-template <int D_, int Keys_, int Consumers_, int Ctas_> struct shape {
-    static constexpr int D = D_, Keys = Keys_, Consumers = Consumers_, Ctas = Ctas_;
-    static constexpr int rows = 64 * Consumers, threads = warpgroup * (1 + Consumers);
+template <int D_, int Keys_, int Consumers_, int Ctas_> struct shape : cta_shape<Consumers_, Ctas_> {
+    static constexpr int D = D_, Keys = Keys_;
     static constexpr int pieces = D / piece, tiles = Keys / tile_keys; /* of a turn */
-    static constexpr int q_bytes = rows * D * 2, stage_bytes = Keys * D * 2;
+    static constexpr int q_bytes = shape::rows * D * 2, stage_bytes = Keys * D * 2;
     static constexpr int shared_bytes = 1024 + q_bytes + 4 * stage_bytes; /* with room to align */
-    /* The SM's registers, first shared evenly, then what the producer leaves. */
-    static constexpr int entry_registers = 65536 / (threads * Ctas) / 8 * 8;
-    static constexpr int producer_registers = 24;
-    static constexpr int left = (entry_registers * threads - producer_registers * warpgroup) / (warpgroup * Consumers);
-    static constexpr int consumer_registers = left < 240 ? left / 8 * 8 : 240;
+    using ring = sm90::ring<2, stage_bytes>;
 };
-
-/* The two stages of K or of V, used in turn: addresses in shared memory. */
-template <typename S> struct ring {
-    uint32_t data, barriers;
-    __device__ uint32_t at(int turn) const { return data + (turn & 1) * S::stage_bytes; }
-    __device__ uint32_t full(int turn) const { return barriers + (turn & 1) * 8; }
-    __device__ uint32_t empty(int turn) const { return barriers + 16 + (turn & 1) * 8; }
-
-    __device__ void wait_full(int turn) const { ptx::mbarrier_wait_parity(full(turn), turn >> 1 & 1); }
-    /* Stages begin empty: the first waits are for a phase before the first, and pass at once. */
-    __device__ void wait_empty(int turn) const { ptx::mbarrier_wait_parity(empty(turn), (turn >> 1 & 1) ^ 1); }
-};
-
-/* Waits for an empty stage and starts copying a turn's tiles of K or V into it. */
-template <typename S>
-__device__ __forceinline__ void load_turn(const ring<S> &r, int turn, const CUtensorMap *map, const row_block_place &p,
-                                          const int (&tile)[S::tiles])
-{
-    r.wait_empty(turn);
-    ptx::mbarrier_arrive_expect_tx(r.full(turn), S::stage_bytes);
-#pragma unroll
-    for (int c = 0; c < S::pieces; c++)
-#pragma unroll
-        for (int t = 0; t < S::tiles; t++)
-            ptx::cp_async_bulk_tensor_4d(r.at(turn) + (c * S::tiles + t) * box_bytes, map, r.full(turn), c * piece,
-                                         tile[t] * tile_keys, p.kv_head, p.batch);
-}
 
 /* The producer's one thread. */
 template <typename S, bool Lists>
 __device__ __forceinline__ void produce(const tensor_maps &maps, const row_block_place &p, int turns, uint32_t q_shared,
-                                        uint32_t q_full, const ring<S> &k, const ring<S> &v)
+                                        uint32_t q_full, const typename S::ring &k, const typename S::ring &v)
 {
     ptx::mbarrier_arrive_expect_tx(q_full, S::q_bytes);
 #pragma unroll
@@ -166,54 +128,6 @@ __device__ __forceinline__ void softmax(float (&s)[Count], float scale_log2, flo
     }
 }
 
-/* Divides, rounds, and stores a consumer's rows, by way of where its rows of Q were. */
-template <typename T16, typename S>
-__device__ __forceinline__ void store_rows(const attend_args &args, const row_block_place &p, int consumer, char *stage,
-                                           const float (&o)[S::D / 2], const float (&m)[2], const float (&l)[2])
-{
-    const int lane = static_cast<int>(threadIdx.x) % 32, warp_row = static_cast<int>(threadIdx.x) % warpgroup / 32 * 16;
-    ptx::bar_sync(1 + consumer, warpgroup);         /* all four warps are done with Q */
-    const auto chunk_at = [&](int row, int chunk) { /* 16 bytes of a row of the consumer */
-                                                    return stage + (chunk / 8 * S::Consumers + consumer) * box_bytes +
-                                                           chunk_offset<piece_bytes>(row, chunk % 8);
-    };
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        const int local_row = warp_row + lane / 4 + h * 8;
-        const int row = p.first_row + consumer * 64 + local_row;
-        const float sum = quad_sum(l[h]);
-        const float inverse = sum > 0 ? 1 / sum : 0;
-        if (args.lse && lane % 4 == 0 && row < args.seqlen_q)
-            args.lse[p.batch_head * args.seqlen_q + row] = sum > 0 ? (m[h] + log2f(sum)) * CUDART_LN2_F : -CUDART_INF_F;
-#pragma unroll
-        for (int d = 0; d < S::D / 8; d++)
-            *reinterpret_cast<uint32_t *>(chunk_at(local_row, d) + lane % 4 * 4) =
-                pack(o[4 * d + 2 * h] * inverse, o[4 * d + 2 * h + 1] * inverse, T16());
-    }
-    __syncwarp(); /* a warp stages and stores its own rows only */
-    char *out = static_cast<char *>(args.o.data) + (p.batch * args.o.batch_stride + p.head * args.o.head_stride) * 2;
-    constexpr int chunks = S::D / 8, steps = 16 * chunks / 32;
-    const auto each_chunk = [&](int step, auto store) {
-        const int local_row = warp_row + (step * 32 + lane) / chunks, chunk = (step * 32 + lane) % chunks;
-        const int row = p.first_row + consumer * 64 + local_row;
-        if (row < args.seqlen_q && chunk * 8 < args.head_dim)
-            store(out + row * args.o.token_stride * 2 + chunk * 16, chunk_at(local_row, chunk), chunk * 8);
-    };
-    if (args.o_scalar) {
-#pragma unroll 1
-        for (int step = 0; step < steps; step++)
-            each_chunk(step, [&](char *to, const char *from, int channel) {
-                store_elements(to, from, args.head_dim - channel);
-            });
-        return;
-    }
-#pragma unroll
-    for (int step = 0; step < steps; step++)
-        each_chunk(step, [&](char *to, const char *from, int) {
-            *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(from);
-        });
-}
-
 template <typename T16, typename S, bool Lists>
 __global__ void __launch_bounds__(S::threads, S::Ctas)
     attend_f16(const __grid_constant__ tensor_maps maps, const __grid_constant__ attend_args args)
@@ -222,8 +136,8 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
     __shared__ alignas(8) uint64_t barriers[9];
     const uint32_t raw_shared = ptx::shared_address(raw), q_shared = (raw_shared + 1023) & ~1023u;
     const uint32_t q_full = ptx::shared_address(barriers);
-    const ring<S> k = {q_shared + S::q_bytes, q_full + 8};
-    const ring<S> v = {k.data + 2 * S::stage_bytes, k.barriers + 32};
+    const typename S::ring k = {q_shared + S::q_bytes, q_full + 8};
+    const typename S::ring v = {k.data + 2 * S::stage_bytes, k.barriers + 32};
     const row_block_place p = find_place<S, Lists>(args);
     const int turns = (p.tiles + S::tiles - 1) / S::tiles;
 
@@ -232,7 +146,7 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
             ptx::prefetch_tensormap(map);
         ptx::mbarrier_init(q_full, 1);
         for (int i = 0; i < 2; i++)
-            for (const ring<S> *r : {&k, &v}) {
+            for (const typename S::ring *r : {&k, &v}) {
                 ptx::mbarrier_init(r->full(i), 1);
                 ptx::mbarrier_init(r->empty(i), S::Consumers);
             }
@@ -332,7 +246,7 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
         ptx::wgmma_wait<0>();
         ptx::wgmma_pin(o);
     }
-    store_rows<T16, S>(args, find_place<S, Lists>(args), consumer, raw + (q_shared - raw_shared), o, m, l);
+    store_rows<T16, S, false>(args, find_place<S, Lists>(args), consumer, raw + (q_shared - raw_shared), o, m, l);
 }
 
 template <typename T16, typename S, bool Lists> attend_kernel_entry entry_of()
