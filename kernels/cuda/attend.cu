@@ -143,7 +143,7 @@ attend_args fill_arguments(const sparge_plan *plan, const sparge_io *io, const a
     return args;
 }
 
-/* INT8 Q and K, and V in tiles of 64 keys. */
+/* INT8 Q and K; V in tiles of 64 keys where it is FP8. */
 sparge_status make_maps_8bit(const sparge_plan *plan, const attend_state *state, tensor_maps *maps)
 {
     const sparge_problem &p = plan->problem;
@@ -158,12 +158,16 @@ sparge_status make_maps_8bit(const sparge_plan *plan, const attend_state *state,
     sparge_status status = tensor_map_make_planes(plan->context, state->encoder, &q, "q8", &maps->q);
     if (status == SPARGE_OK)
         status = tensor_map_make_planes(plan->context, state->encoder, &k, "k8", &maps->k);
-    return status == SPARGE_OK ? tensor_map_make_planes(plan->context, state->encoder, &v, "v8", &maps->v) : status;
+    if (status != SPARGE_OK)
+        return status;
+    return plan->recipe.arithmetic == SPARGE_ARITHMETIC_INT8_FP8
+               ? tensor_map_make_planes(plan->context, state->encoder, &v, "v8", &maps->v)
+               : tensor_map_make(plan->context, state->encoder, &prepared.v, "v", &maps->v);
 }
 
 sparge_status make_maps(const sparge_plan *plan, const attend_state *state, tensor_maps *maps)
 {
-    if (plan->recipe.arithmetic == SPARGE_ARITHMETIC_INT8_FP8)
+    if (plan->recipe.arithmetic != SPARGE_ARITHMETIC_F16)
         return make_maps_8bit(plan, state, maps);
     const cuda_prepared &prepared = cuda_plan_of(plan)->prepared;
     sparge_status status = tensor_map_make(plan->context, state->encoder, &prepared.q, "q", &maps->q);

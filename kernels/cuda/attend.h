@@ -94,8 +94,8 @@ extern "C" {
 
 /* The mma.sync kernels (sm80/). */
 attend_kernel_entry sm80_attend_kernel(attend_kernel_key key);
-/* The wgmma kernels (sm90/), for compute capability 9.0 alone; in this build if SPARGE_HAVE_SM90A is defined. Those of
- * 16-bit and of INT8/FP8 products without the PV skip, the latter for blocks of 128 queries with one scale each. */
+/* The wgmma kernels (sm90/), for compute capability 9.0 alone; in this build if SPARGE_HAVE_SM90A is defined. Those
+ * without the PV skip; of INT8 products those with one scale a block, and of INT8/FP8 those for blocks of 128 queries. */
 attend_kernel_entry sm90_attend_kernel(attend_kernel_key key);
 
 #ifdef __cplusplus

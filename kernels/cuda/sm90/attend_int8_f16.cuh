@@ -1,0 +1,336 @@
+/* INT8 Q K^T and 16-bit P V by TMA and wgmma, for sm_90a: dense, or over lists of 64-key tiles.
+ *
+ * One CTA computes one row block of 64 * Consumers queries of one head, 128 or 64. Of its warpgroups the first loads, and
+ * each of the others computes 64 rows, in turns of 128 keys: two tiles of 64, the next ones of the row block, wherever they
+ * are. A last turn may lack one: it is loaded from where there is nothing, as zeros, and masked.
+ *
+ *   tensor     S = Q K(j)^T | O += P V(j-1) ............. | S = Q K(j+1)^T | O += P V(j)
+ *   other                   | mask, max, exp2 of turn j   | P = S in 16 bits
+ *   signals             K(j) empty               V(j-1) empty
+ *
+ * S is s32; its scale is that of the row block's Q times that of the tile's K, so a row's largest score is the larger of
+ * two integer maxima, each times its scale. P is 2^(score - m), where m, the row's reference, is raised to the largest
+ * score only when that is more than `headroom` above it: seldom, so that O is hardly ever rescaled, and the warp that does
+ * it first waits for the product that runs. S's registers become words of P without leaving the thread.
+ *
+ * Shared memory: room for Q, then Stages stages of K, then of V, each a turn's. Rows of Q and K are as wide as their
+ * swizzle, D bytes; V lies in pieces of 64 channels (pieces.cuh). O is staged where Q was.
+ * Registers a thread: the producer gives up all but 24; a consumer has 64 for S, 32 for P, D / 2 for O.
+ * Traffic: Q read and O written once; K and V read once a row block, mostly from L2: 3 * 128 * D bytes a turn.
+ *
+ * Numbers: the row sum adds P before it is rounded. A row that has seen no key has m = -inf, l = 0. */
+#ifndef SPARGE_SM90_ATTEND_INT8_F16_CUH
+#define SPARGE_SM90_ATTEND_INT8_F16_CUH
+
+#include <limits.h>
+
+#include "../ptx/wgmma_8bit.cuh"
+#include "pieces.cuh"
+
+namespace sparge::sm90
+{
+
+template <int D_, int Consumers_, int Ctas_, int Stages_> struct int8_f16_shape : cta_shape<Consumers_, Ctas_> {
+    using cta = cta_shape<Consumers_, Ctas_>;
+    static constexpr int D = D_, Stages = Stages_;
+    static constexpr int pieces = D / piece, tiles = 2, keys = tiles * tile_keys; /* of a turn */
+    static constexpr int q_bytes = cta::rows * D, k_bytes = keys * D, v_bytes = keys * D * 2,
+                         o_bytes = cta::rows * D * 2;
+    /* A consumer's rows of Q begin where it stages its first piece of O. One that is alone has also read all of K by then,
+     * and its second piece goes there. */
+    static constexpr int q_room = cta::Consumers == 1 ? box_bytes : o_bytes;
+    static_assert(q_room + k_bytes >= o_bytes && 64 * D <= box_bytes, "room for Q and O");
+    static constexpr int shared_bytes = 1024 + q_room + Stages * (k_bytes + v_bytes); /* with room to align */
+    using k_ring = ring<Stages, k_bytes>;
+    using v_ring = ring<Stages, v_bytes>;
+};
+
+/* P may grow to 2^headroom before the reference is raised: far from where f16 ends, and small P are no less exact for it. */
+constexpr float headroom = 8;
+
+/* The producer's one thread. */
+template <typename S, bool Lists>
+__device__ __forceinline__ void produce(const tensor_maps &maps, const row_block_place &p, int turns, uint32_t q_shared,
+                                        uint32_t q_full, const typename S::k_ring &k, const typename S::v_ring &v,
+                                        int kv_batch_head)
+{
+    ptx::mbarrier_arrive_expect_tx(q_full, S::q_bytes);
+#pragma unroll
+    for (int i = 0; i < S::Consumers; i++)
+        ptx::cp_async_bulk_tensor_3d(q_shared + i * box_bytes, &maps.q, q_full, 0, p.first_row + i * 64, p.batch_head);
+#pragma unroll 1
+    for (int j = 0; j < turns; j++) {
+        int tile[S::tiles];
+#pragma unroll
+        for (int t = 0; t < S::tiles; t++)
+            tile[t] = tile_at<Lists>(p, j * S::tiles + t, -1);
+        k.wait_empty(j);
+        ptx::mbarrier_arrive_expect_tx(k.full(j), S::k_bytes);
+#pragma unroll
+        for (int t = 0; t < S::tiles; t++)
+            ptx::cp_async_bulk_tensor_3d(k.at(j) + t * tile_keys * S::D, &maps.k, k.full(j), 0, tile[t] * tile_keys,
+                                         kv_batch_head);
+        load_turn<S>(v, j, &maps.v, p, tile);
+    }
+}
+
+/* What a consumer's thread holds: rows `row` and row + 8 of S, P and O as wgmma lays them out. */
+template <typename T16, typename S> struct row_pair {
+    int32_t s[S::keys / 2]; /* scores; then P, the bits of floats */
+    float o[S::D / 2];
+    uint32_t p[S::keys / 16][4];
+    float m[2], l[2]; /* reference in log2 units, sum of the thread's P */
+
+    __device__ __forceinline__ void clear()
+    {
+#pragma unroll
+        for (int i = 0; i < S::D / 2; i++)
+            o[i] = 0;
+        m[0] = m[1] = -CUDART_INF_F;
+        l[0] = l[1] = 0;
+    }
+
+    /* Raises the references that a turn's largest scores have left behind. */
+    __device__ __forceinline__ void raise(const float (&top)[2])
+    {
+        if (!__any_sync(~0u, top[0] > m[0] + headroom || top[1] > m[1] + headroom))
+            return;
+        ptx::wgmma_wait<0>();
+        ptx::wgmma_pin(o);
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            if (!(top[h] > m[h] + headroom))
+                continue;
+            const float alpha = exp2_approx(m[h] - top[h]);
+            m[h] = top[h];
+            l[h] *= alpha;
+#pragma unroll
+            for (int i = 0; i < S::D / 8; i++) {
+                o[4 * i + 2 * h] *= alpha;
+                o[4 * i + 2 * h + 1] *= alpha;
+            }
+        }
+    }
+
+    /* Scores -> P. scale: of each tile's scores, to log2 units. seen[t][h]: keys of tile t that row h sees. */
+    template <bool Masked>
+    __device__ __forceinline__ void softmax(const float (&scale)[S::tiles], const int (&seen)[S::tiles][2])
+    {
+        const int lane_key = static_cast<int>(threadIdx.x) % 4 * 2;
+        float top[2];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            top[h] = -CUDART_INF_F;
+#pragma unroll
+            for (int x = 0; x < S::tiles; x++) {
+                int32_t most = INT_MIN;
+#pragma unroll
+                for (int i = 0; i < 8; i++) {
+                    int32_t(&pair)[2] = reinterpret_cast<int32_t(&)[2]>(s[4 * (8 * x + i) + 2 * h]);
+                    if constexpr (Masked)
+#pragma unroll
+                        for (int e = 0; e < 2; e++)
+                            pair[e] = i * 8 + e + lane_key < seen[x][h] ? pair[e] : INT_MIN;
+                    most = __vimax3_s32(most, pair[0], pair[1]);
+                }
+                if (!Masked || most != INT_MIN)
+                    top[h] = fmaxf(top[h], static_cast<float>(most) * scale[x]);
+            }
+            top[h] = quad_max(top[h]);
+        }
+        raise(top);
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const float base = m[h] == -CUDART_INF_F ? 0 : m[h];
+            float sum = 0;
+#pragma unroll
+            for (int x = 0; x < S::tiles; x++)
+#pragma unroll
+                for (int i = 0; i < 8; i++)
+#pragma unroll
+                    for (int e = 0; e < 2; e++) {
+                        int32_t &score = s[4 * (8 * x + i) + 2 * h + e];
+                        float value = exp2_approx(fmaf(static_cast<float>(score), scale[x], -base));
+                        if constexpr (Masked) /* a tiny scale could bring INT_MIN back to life */
+                            value = i * 8 + e + lane_key < seen[x][h] ? value : 0;
+                        sum += value;
+                        score = __float_as_int(value);
+                    }
+            l[h] += sum;
+        }
+    }
+
+    /* P in 16 bits: of 16 keys, word h + 2 g is row h of the columns 2q, 2q + 1 of the g-th eight. */
+    __device__ __forceinline__ void pack()
+    {
+#pragma unroll
+        for (int step = 0; step < S::keys / 16; step++)
+#pragma unroll
+            for (int g = 0; g < 2; g++)
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    const int at = 4 * (2 * step + g) + 2 * h;
+                    p[step][h + 2 * g] = sparge::pack(__int_as_float(s[at]), __int_as_float(s[at + 1]), T16());
+                }
+    }
+};
+
+template <typename T16, typename S, bool Lists>
+__global__ void __launch_bounds__(S::threads, S::Ctas)
+    attend_int8_f16(const __grid_constant__ tensor_maps maps, const __grid_constant__ attend_args args)
+{
+    extern __shared__ char raw[];
+    __shared__ alignas(8) uint64_t barriers[1 + 4 * S::Stages];
+    const uint32_t raw_shared = ptx::shared_address(raw), q_shared = (raw_shared + 1023) & ~1023u;
+    const uint32_t q_full = ptx::shared_address(barriers);
+    const typename S::k_ring k = {q_shared + S::q_room, q_full + 8};
+    const typename S::v_ring v = {k.data + S::Stages * S::k_bytes, k.barriers + 16 * S::Stages};
+    const row_block_place p = find_place<S, Lists>(args);
+    const int kv_batch_head = p.batch * args.heads_kv + p.kv_head;
+    const int turns = (p.tiles + S::tiles - 1) / S::tiles;
+
+    if (threadIdx.x == 0) {
+        for (const CUtensorMap *map : {&maps.q, &maps.k, &maps.v})
+            ptx::prefetch_tensormap(map);
+        ptx::mbarrier_init(q_full, 1);
+        for (int i = 0; i < S::Stages; i++) {
+            ptx::mbarrier_init(k.full(i), 1);
+            ptx::mbarrier_init(v.full(i), 1);
+            ptx::mbarrier_init(k.empty(i), S::Consumers);
+            ptx::mbarrier_init(v.empty(i), S::Consumers);
+        }
+        ptx::fence_mbarrier_init();
+    }
+    __syncthreads();
+
+    if (threadIdx.x < warpgroup) {
+        ptx::setmaxnreg_dec<S::producer_registers>();
+        if (threadIdx.x == 0 && turns > 0)
+            produce<S, Lists>(maps, p, turns, q_shared, q_full, k, v, kv_batch_head);
+        return;
+    }
+    ptx::setmaxnreg_inc<S::consumer_registers>();
+    /* The same in a warp, which the compiler sees from the shuffle: descriptors then need no registers of the threads. */
+    const int consumer = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / warpgroup, 0) - 1;
+    const int first_row = p.first_row + consumer * 64, whole = visible_end(args, first_row) / tile_keys;
+    const int row = first_row + static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 + threadIdx.x % 32 / 4;
+    const bool signals = threadIdx.x % warpgroup == 0;
+    const float q_scale =
+        args.scale_log2 * args.q_scale[static_cast<int64_t>(p.batch_head) * args.q_scales + p.first_row / S::rows];
+    const float *k_scale = args.k_scale + static_cast<int64_t>(kv_batch_head) * args.k_scales;
+
+    row_pair<T16, S> state;
+    state.clear();
+    const auto start_scores = [&](int turn) {
+        const uint64_t a = ptx::wgmma_descriptor_8bit<S::D>(q_shared + consumer * box_bytes);
+        const uint64_t b = ptx::wgmma_descriptor_8bit<S::D>(k.at(turn));
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < S::D / 32; step++)
+            ptx::wgmma_m64n128k32_s8(state.s, a + step * 2, b + step * 2, step > 0);
+        ptx::wgmma_commit();
+    };
+    const auto start_output = [&](int turn) {
+        const uint64_t b = ptx::wgmma_descriptor(v.at(turn), S::tiles * box_bytes);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < S::keys / 16; step++)
+            ptx::wgmma_m64k16_rs<T16, S::D>(state.o, state.p[step], b + step * 16 * piece_bytes / 16);
+        ptx::wgmma_commit();
+    };
+
+    /* A turn's tiles and their scales, read a turn ahead; the tiles another turn before the scales, which hang on them. */
+    int tile[S::tiles], tile_ahead[S::tiles];
+    float scale[S::tiles];
+    const auto look_ahead = [&](int turn) {
+#pragma unroll
+        for (int t = 0; t < S::tiles; t++) {
+            tile[t] = tile_ahead[t];
+            scale[t] = __ldg(k_scale + (max(tile[t], 0) >> args.k_scale_shift));
+            tile_ahead[t] = tile_at<Lists>(p, (turn + 1) * S::tiles + t, -1);
+        }
+    };
+    const auto softmax = [&] {
+        const float scales[S::tiles] = {q_scale * scale[0], q_scale * scale[1]};
+        int seen[S::tiles][2] = {};
+        if (tile[0] < whole && tile[1] >= 0 && tile[1] < whole) {
+            state.template softmax<false>(scales, seen);
+            return;
+        }
+#pragma unroll
+        for (int t = 0; t < S::tiles; t++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int end = visible_end(args, row + h * 8) - tile[t] * tile_keys;
+                seen[t][h] = tile[t] < 0 ? 0 : min(max(end, 0), tile_keys);
+            }
+        state.template softmax<true>(scales, seen);
+    };
+
+    if (turns > 0) {
+#pragma unroll
+        for (int t = 0; t < S::tiles; t++)
+            tile_ahead[t] = tile_at<Lists>(p, t, -1);
+        look_ahead(0);
+        ptx::mbarrier_wait_parity(q_full, 0);
+        k.wait_full(0);
+        start_scores(0);
+        ptx::wgmma_wait<0>();
+        ptx::wgmma_pin(state.s);
+        if (signals)
+            ptx::mbarrier_arrive(k.empty(0));
+        softmax();
+        look_ahead(1);
+        state.pack();
+#pragma unroll 1
+        for (int j = 1; j < turns; j++) {
+            k.wait_full(j);
+            start_scores(j);
+            v.wait_full(j - 1);
+            start_output(j - 1);
+            ptx::wgmma_wait<1>();
+            ptx::wgmma_pin(state.s);
+            if (signals)
+                ptx::mbarrier_arrive(k.empty(j));
+            softmax();
+            look_ahead(j + 1);
+            ptx::wgmma_wait<0>();
+            ptx::wgmma_pin(state.o);
+            if (signals)
+                ptx::mbarrier_arrive(v.empty(j - 1));
+            state.pack();
+        }
+        v.wait_full(turns - 1);
+        start_output(turns - 1);
+        ptx::wgmma_wait<0>();
+        ptx::wgmma_pin(state.o);
+    }
+    store_rows<T16, S, true>(args, p, consumer, raw + (q_shared - raw_shared), state.o, state.m, state.l);
+}
+
+template <typename T16, typename S> attend_kernel_entry entry_int8_f16(int lists)
+{
+    return {lists ? reinterpret_cast<const void *>(&attend_int8_f16<T16, S, true>)
+                  : reinterpret_cast<const void *>(&attend_int8_f16<T16, S, false>),
+            S::rows,
+            S::threads,
+            S::shared_bytes,
+            1,
+            nullptr};
+}
+
+template <typename S> attend_kernel_entry entry_int8_f16(const attend_kernel_key &key)
+{
+    return key.bf16 ? entry_int8_f16<__nv_bfloat16, S>(key.lists) : entry_int8_f16<__half, S>(key.lists);
+}
+
+template <typename Rows128, typename Rows64> attend_kernel_entry entry_int8_f16(const attend_kernel_key &key)
+{
+    if (!key.block_scales)
+        return {};
+    return key.rows == Rows64::rows ? entry_int8_f16<Rows64>(key) : entry_int8_f16<Rows128>(key);
+}
+
+} // namespace sparge::sm90
+
+#endif

@@ -1,0 +1,8 @@
+/* See instances.cuh. */
+#include "attend_int8_f16.cuh"
+#include "instances.cuh"
+
+attend_kernel_entry sparge::sm90::entry_int8_f16_d128(const attend_kernel_key &key)
+{
+    return entry_int8_f16<int8_f16_shape<128, 2, 1, 4>, int8_f16_shape<128, 1, 2, 2>>(key);
+}

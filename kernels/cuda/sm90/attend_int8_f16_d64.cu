@@ -1,0 +1,8 @@
+/* See instances.cuh. */
+#include "attend_int8_f16.cuh"
+#include "instances.cuh"
+
+attend_kernel_entry sparge::sm90::entry_int8_f16_d64(const attend_kernel_key &key)
+{
+    return entry_int8_f16<int8_f16_shape<64, 2, 1, 4>, int8_f16_shape<64, 1, 2, 4>>(key);
+}
