@@ -181,12 +181,15 @@ static const struct {
     {"minference-block", "sparsity=0.5"},
     {"mask", "block_q=128 block_k=64"},
     {"mask", "block_q=64 block_k=128"},
+    {"dense-int8-f16", ""},
+    {"sparge-int8-f16", "topk=0.4"},
+    {"sparge-int8-f16", "topk=0.4 block_q=64"},
     {"dense-int8-fp8", ""},
     {"sparge-int8-fp8", "topk=0.4"},
 };
 /* The last ones round P to e4m3 under another reference than the portable kernels: how near they are to exact attention is
  * for property_methods to judge. */
-enum { ROUNDED_ALIKE = 7 };
+enum { ROUNDED_ALIKE = 10 };
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 

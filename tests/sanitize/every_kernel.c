@@ -262,10 +262,9 @@ static void run_types(sparge_context *context, const run_case *chosen, size_t co
 static void run_stand_ins(sparge_context *context)
 {
     static const run_case portable[] = {
-        {.method = "dense-f16", .settings = ""},
-        {.method = "sparge-f16", .settings = "topk=0.4 block_q=64"},
-        {.method = "dense-int8-fp8", .settings = ""},
-        {.method = "sparge-int8-fp8", .settings = "topk=0.4"},
+        {.method = "dense-f16", .settings = ""},      {.method = "sparge-f16", .settings = "topk=0.4 block_q=64"},
+        {.method = "dense-int8-f16", .settings = ""}, {.method = "sparge-int8-f16", .settings = "topk=0.4 block_q=64"},
+        {.method = "dense-int8-fp8", .settings = ""}, {.method = "sparge-int8-fp8", .settings = "topk=0.4"},
     };
     static const run_case without_lse[] = {
         {.method = "dense-int8-fp8", .settings = ""},
