@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <unistd.h>
 
+#include "cuda/cuda.h"
 #include "cuda_arrays.h"
 
 static uint64_t from_environment(const char *name, uint64_t fallback)
@@ -15,15 +16,27 @@ static uint64_t from_environment(const char *name, uint64_t fallback)
     return text ? strtoull(text, NULL, 0) : fallback;
 }
 
+/* Prepare takes as many KV heads together as keep their K within 3/8 of the L2 cache (prepare/order.cuh), of short cases
+ * all; a cache of this size makes it take `heads`. */
+static int cache_for(const sparge_problem *p, int64_t heads)
+{
+    return (int)((heads * p->seqlen_k * p->head_dim * 2 + 2) / 3 * 8);
+}
+
+/* The device's own cache, then smaller ones: one to five heads together. */
 static void random_cases(void **state)
 {
     const cuda_case *c = *state;
     const uint64_t first = from_environment("SPARGE_TEST_SEED", 1), count = from_environment("SPARGE_TEST_CASES", 400);
-    int differing = 0;
+    int *cache = &cuda_context_of(c->cuda)->properties.l2CacheSize, differing = 0;
+    const int real_cache = *cache;
     for (uint64_t seed = first; seed < first + count; seed++) {
         const arrays_case random = arrays_random(seed, seed % 8 == 0 ? 2000 : 300);
+        const int64_t heads = (int64_t)(seed % 6);
+        *cache = heads == 0 ? real_cache : cache_for(&random.problem, heads);
         differing += arrays_compare(c->cpu, c->cuda, &random) != 0;
     }
+    *cache = real_cache;
     assert_int_equal(differing, 0);
 }
 
@@ -93,13 +106,36 @@ static void mask_files(void **state)
     }
 }
 
+/* The same with the device's own cache, which two of the three KV heads fit; the third is a group by itself. */
+static void heads_beyond_the_cache(void **state)
+{
+    const cuda_case *c = *state;
+    static const char *const methods[] = {"dense-int8-fp8", "sparge-int8-fp8", "sparge-f16"};
+    const int64_t cache = cuda_context_of(c->cuda)->properties.l2CacheSize;
+    int differing = 0;
+    for (int i = 0; i < 3; i++) {
+        const arrays_case row = {.problem = {.batch = 1,
+                                             .heads_q = 3,
+                                             .heads_kv = 3,
+                                             .seqlen_q = 1000,
+                                             .seqlen_k = cache / 8 * 3 / (2 * 128 * 2),
+                                             .head_dim = 128,
+                                             .dtype = SPARGE_F16},
+                                 .method = methods[i],
+                                 .settings = "",
+                                 .seed = (uint64_t)i};
+        differing += arrays_compare(c->cpu, c->cuda, &row) != 0;
+    }
+    assert_int_equal(differing, 0);
+}
+
 int main(void)
 {
     if (sparge_backend_device_count("cuda") == 0) {
         printf("skipped: no CUDA device\n");
         return EXIT_SKIPPED;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_cases), cmocka_unit_test(long_rows),
-                                       cmocka_unit_test(mask_files)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_cases), cmocka_unit_test(heads_beyond_the_cache),
+                                       cmocka_unit_test(long_rows), cmocka_unit_test(mask_files)};
     return cmocka_run_group_tests(tests, case_setup, case_teardown);
 }

@@ -39,16 +39,12 @@ __host__ __device__ __forceinline__ piece find_piece(const prepare_schedule &s, 
     };
     if (cta < heads_of(0) * k_stats)
         return at(kind::k_stats, 0, s.k_stats, cta);
+    /* A group has the K stats of the next one instead of its own; the last may have fewer heads, so fewer of them. */
+    const uint32_t of_group = full * number(s.cta_per_head);
+    const uint32_t before_last = last_group * of_group - (full - heads_of(last_group)) * k_stats;
     uint32_t i = cta - heads_of(0) * k_stats;
-    uint32_t group = i / (full * number(s.cta_per_head));
-    i -= group * full * number(s.cta_per_head);
-    if (group + 1 == last_group) { /* the K stats in it are those of the last group, which may have fewer heads */
-        const uint32_t size = full * (number(s.cta_per_head) - k_stats) + heads_of(last_group) * k_stats;
-        if (i >= size) {
-            i -= size;
-            group++;
-        }
-    }
+    const uint32_t group = i < before_last ? i / of_group : last_group;
+    i -= i < before_last ? group * of_group : before_last;
     const uint32_t first = group * full, heads = heads_of(group);
     const uint32_t q = heads * ratio * number(s.q_slabs), k = heads * number(s.k_slabs);
     const uint32_t v_stats = heads * number(s.v_stats), next_stats = heads_of(group + 1) * k_stats;
