@@ -176,6 +176,14 @@ sparge_status make_maps(const sparge_plan *plan, const attend_state *state, tens
     return status == SPARGE_OK ? tensor_map_make(plan->context, state->encoder, &prepared.v, "v", &maps->v) : status;
 }
 
+unsigned grid_size(const sparge_plan *plan, const attend_state *state, const attend_args &args)
+{
+    const int64_t row_blocks = static_cast<int64_t>(args.row_blocks) * args.batch * args.heads_q,
+                  resident = static_cast<int64_t>(state->kernel.persistent_ctas) *
+                             cuda_context_of(plan->context)->properties.multiProcessorCount;
+    return static_cast<unsigned>(resident > 0 && resident < row_blocks ? resident : row_blocks);
+}
+
 } // namespace
 
 sparge_status cuda_attend_plan(sparge_plan *plan)
@@ -241,7 +249,7 @@ sparge_status cuda_attend_run(sparge_plan *plan, const sparge_io *io)
         parameters = with_maps;
     }
     const void *function = io->lse && state->kernel.with_lse ? state->kernel.with_lse : state->kernel.function;
-    const dim3 grid(static_cast<unsigned>(args.row_blocks) * static_cast<unsigned>(args.batch * args.heads_q));
+    const dim3 grid(grid_size(plan, state, args));
     return cuda_check(plan->context,
                       cudaLaunchKernel(function, grid, dim3(static_cast<unsigned>(state->kernel.threads)), parameters,
                                        static_cast<size_t>(state->kernel.shared_bytes), stream),

@@ -67,14 +67,16 @@ typedef struct attend_args {
     int32_t o_bf16;       /* INT8_F16 with binary16 V: O is bfloat16 all the same */
 } attend_args;
 
-/* A compiled kernel: launch with `threads` and `shared_bytes`, one CTA a row block of `rows` queries. Its parameters are an
- * attend_args, and before it the tensor_maps of Q, K and V where it loads by them. */
+/* A compiled kernel: launch with `threads` and `shared_bytes`, one CTA a row block of `rows` queries, or fewer that share
+ * them out: persistent_ctas. Its parameters are an attend_args, and before it the tensor_maps of Q, K and V where it loads
+ * by them. */
 typedef struct attend_kernel_entry {
     const void *function; /* NULL: there is none */
     int32_t rows, threads;
     int32_t shared_bytes;
-    int32_t tensor_maps;  /* non-zero: it takes them */
-    const void *with_lse; /* runs that ask for the LSE launch this one instead; NULL: `function` does both */
+    int32_t tensor_maps;     /* non-zero: it takes them */
+    const void *with_lse;    /* runs that ask for the LSE launch this one instead; NULL: `function` does both */
+    int32_t persistent_ctas; /* an SM: CTA i computes row blocks i, i + gridDim.x, ...; 0: one CTA a row block */
 } attend_kernel_entry;
 
 /* Which kernel; `arithmetic` is a sparge_arithmetic. */
