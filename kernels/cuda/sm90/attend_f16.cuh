@@ -18,10 +18,12 @@
  * far ahead as the stages go. A consumer runs each product beside the softmax of the turn before:
  *
  *   tensor     S = Q K(j)^T | O += P V(j-1) ............. | S = Q K(j+1)^T | O += P V(j)
- *   other                   | mask, max, exp2 of turn j  | O *= alpha, P = S in 16 bits
+ *   other                   | mask, max, exp2 of turn j   | P = S in 16 bits
  *   signals             K(j) empty              V(j-1) empty
  *
- * P stays in the registers that the product reads, so S is packed into it only when that is done. The consumers are not
+ * P is 2^(score - m), where m, the row's reference, is raised to the largest score only when that is more than `headroom`
+ * above it: seldom, so that O is hardly ever rescaled, and the warp that does it first waits for the product that runs. P
+ * stays in the registers that the product reads, so S is packed into it only when that is done. The consumers are not
  * kept in step: while one packs, the other's products run.
  *
  * Shared memory: Q, BQ rows, then two stages of K, then two of V. Each is kept in pieces of 64 channels (rows of 128 bytes,
@@ -30,10 +32,12 @@
  * Traffic: Q read and O written once; K and V read once a row block, mostly from L2, where the row blocks of a head that run
  * together find them: 2 * 2 * D * Keys bytes a turn.
  *
- * Numbers: as in sm80/attend.cuh. Scores are kept in log2 units; masked scores are -inf; a row that has seen no key has
- * m = -inf, l = 0. */
+ * Numbers: scores are in log2 units; masked scores are -inf. The row sum adds P before it is rounded, in f32, as does O; a
+ * row that has seen no key has l = 0. */
 #ifndef SPARGE_SM90_ATTEND_F16_CUH
 #define SPARGE_SM90_ATTEND_F16_CUH
+
+#include <float.h>
 
 #include "pieces.cuh"
 
@@ -47,6 +51,13 @@ template <int D_, int Keys_, int Consumers_, int Ctas_> struct shape : cta_shape
     static constexpr int shared_bytes = 1024 + q_bytes + 4 * stage_bytes; /* with room to align */
     using ring = sm90::ring<2, stage_bytes>;
 };
+
+/* P may grow to 2^headroom before the reference is raised. That is far below 65504, where binary16 ends; and P is never less
+ * than it would be relative to the row's largest score, so no small P is lost for it. */
+constexpr float headroom = 8;
+
+/* The reference of a row that has seen no key: below all scores, and with it 2^(-inf - m) is 0. */
+constexpr float no_reference = -FLT_MAX;
 
 /* The producer's one thread. */
 template <typename S, bool Lists>
@@ -99,34 +110,71 @@ __device__ __forceinline__ void mask_scores(float (&s)[S::Keys / 2], const row_b
     }
 }
 
-/* Scores -> probabilities in place, relative to the row's new maximum m; l is the sum of the thread's, alpha the factor that
- * takes older sums to the new maximum. */
-template <int Count>
-__device__ __forceinline__ void softmax(float (&s)[Count], float scale_log2, float (&m)[2], float (&l)[2],
-                                        float (&alpha)[2])
-{
+/* What a consumer's thread holds of rows `row` and row + 8: S and O as wgmma lays them out, the references in log2 units, the
+ * sums of the thread's P. */
+template <typename S> struct row_pair {
+    float s[S::Keys / 2]; /* scores; then P */
+    float o[S::D / 2];
+    float m[2], l[2];
+
+    __device__ __forceinline__ void clear()
+    {
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
-        float top = fmaxf(s[2 * h], s[2 * h + 1]);
-#pragma unroll
-        for (int i = 1; i < Count / 4; i++)
-            top = fmaxf(top, fmaxf(s[4 * i + 2 * h], s[4 * i + 2 * h + 1]));
-        top = fmaxf(m[h], quad_max(top) * scale_log2);
-        const float base = top == -CUDART_INF_F ? 0 : top; /* no key yet: exp2(-inf - 0) = 0 */
-        alpha[h] = exp2_approx(m[h] - base);
-        m[h] = top;
-        float sum[2] = {0, 0};
-#pragma unroll
-        for (int i = 0; i < Count / 4; i++)
-#pragma unroll
-            for (int e = 0; e < 2; e++) {
-                float &x = s[4 * i + 2 * h + e];
-                x = exp2_approx(fmaf(x, scale_log2, -base));
-                sum[e] += x;
-            }
-        l[h] = l[h] * alpha[h] + (sum[0] + sum[1]);
+        for (int i = 0; i < S::D / 2; i++)
+            o[i] = 0;
+        m[0] = m[1] = no_reference;
+        l[0] = l[1] = 0;
     }
-}
+
+    /* If a turn's largest scores, top of the thread's own columns, have left a reference of the warp behind, raises all those
+     * that are lower than their row's largest score. */
+    __device__ __forceinline__ void raise(float (&top)[2], float scale_log2)
+    {
+        if (!__any_sync(~0u, fmaf(top[0], scale_log2, -m[0]) > headroom || fmaf(top[1], scale_log2, -m[1]) > headroom))
+            return;
+        ptx::wgmma_wait<0>();
+        ptx::wgmma_pin(o);
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const float raised = fmaxf(m[h], quad_max(top[h]) * scale_log2);
+            const float alpha = exp2_approx(m[h] - raised);
+            m[h] = raised;
+            l[h] *= alpha;
+#pragma unroll
+            for (int i = 0; i < S::D / 8; i++) {
+                o[4 * i + 2 * h] *= alpha;
+                o[4 * i + 2 * h + 1] *= alpha;
+            }
+        }
+    }
+
+    /* Scores -> P in place. */
+    __device__ __forceinline__ void softmax(float scale_log2)
+    {
+        float top[2];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            top[h] = fmaxf(s[2 * h], s[2 * h + 1]);
+#pragma unroll
+            for (int i = 1; i < S::Keys / 8; i++)
+                top[h] = fmaxf(top[h], fmaxf(s[4 * i + 2 * h], s[4 * i + 2 * h + 1]));
+        }
+        raise(top, scale_log2);
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float sum[2] = {0, 0};
+#pragma unroll
+            for (int i = 0; i < S::Keys / 8; i++)
+#pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    float &x = s[4 * i + 2 * h + e];
+                    x = exp2_approx(fmaf(x, scale_log2, -m[h]));
+                    sum[e] += x;
+                }
+            l[h] += sum[0] + sum[1];
+        }
+    }
+};
 
 template <typename T16, typename S, bool Lists>
 __global__ void __launch_bounds__(S::threads, S::Ctas)
@@ -166,12 +214,9 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
     const int first_row = p.first_row + consumer * 64, whole = visible_end(args, first_row) / tile_keys;
     const bool signals = threadIdx.x % warpgroup == 0;
 
-    float s[S::Keys / 2], o[S::D / 2];
-    float m[2] = {-CUDART_INF_F, -CUDART_INF_F}, l[2] = {0, 0}, alpha[2];
+    row_pair<S> rows;
+    rows.clear();
     uint32_t prob[S::Keys / 16][4];
-#pragma unroll
-    for (int i = 0; i < S::D / 2; i++)
-        o[i] = 0;
 
     const auto start_scores = [&](int turn) {
         const uint64_t a = ptx::wgmma_descriptor(q_shared + consumer * box_bytes, 0);
@@ -180,7 +225,7 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
 #pragma unroll
         for (int step = 0; step < S::D / 16; step++) {
             const int c = step / 4, within = step % 4 * 32; /* piece, bytes */
-            ptx::wgmma_m64k16_ss<T16, S::Keys>(s, a + (c * S::Consumers * box_bytes + within) / 16,
+            ptx::wgmma_m64k16_ss<T16, S::Keys>(rows.s, a + (c * S::Consumers * box_bytes + within) / 16,
                                                b + (c * S::tiles * box_bytes + within) / 16, step > 0);
         }
         ptx::wgmma_commit();
@@ -190,7 +235,7 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
         ptx::wgmma_fence();
 #pragma unroll
         for (int step = 0; step < S::Keys / 16; step++)
-            ptx::wgmma_m64k16_rs<T16, S::D>(o, prob[step], b + step * 16 * piece_bytes / 16);
+            ptx::wgmma_m64k16_rs<T16, S::D>(rows.o, prob[step], b + step * 16 * piece_bytes / 16);
         ptx::wgmma_commit();
     };
     const auto pack_probabilities = [&] {
@@ -199,7 +244,7 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
 #pragma unroll
             for (int word = 0; word < 4; word++) {
                 const int at = 8 * step + 4 * (word / 2) + 2 * (word % 2);
-                prob[step][word] = pack(s[at], s[at + 1], T16());
+                prob[step][word] = pack(rows.s[at], rows.s[at + 1], T16());
             }
     };
 
@@ -208,11 +253,11 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
         k.wait_full(0);
         start_scores(0);
         ptx::wgmma_wait<0>();
-        ptx::wgmma_pin(s);
+        ptx::wgmma_pin(rows.s);
         if (signals)
             ptx::mbarrier_arrive(k.empty(0));
-        mask_scores<S, Lists>(s, p, 0, whole, args, first_row);
-        softmax(s, args.scale_log2, m, l, alpha);
+        mask_scores<S, Lists>(rows.s, p, 0, whole, args, first_row);
+        rows.softmax(args.scale_log2);
         pack_probabilities();
         if (turns > 1)
             k.wait_full(1);
@@ -222,31 +267,29 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
             v.wait_full(j - 1);
             start_output(j - 1);
             ptx::wgmma_wait<1>();
-            ptx::wgmma_pin(s);
+            ptx::wgmma_pin(rows.s);
             if (signals)
                 ptx::mbarrier_arrive(k.empty(j));
-            mask_scores<S, Lists>(s, p, j, whole, args, first_row);
-            softmax(s, args.scale_log2, m, l, alpha);
-            ptx::wgmma_pin(s);
+            mask_scores<S, Lists>(rows.s, p, j, whole, args, first_row);
+            rows.softmax(args.scale_log2);
+            ptx::wgmma_pin(rows.s);
             /* Here, so that a branch stands between the softmax and the wait below: ptxas moves that wait up to the last
              * branch, and the softmax would then run beside nothing. */
             if (j + 1 < turns)
                 k.wait_full(j + 1);
             ptx::wgmma_wait<0>();
-            ptx::wgmma_pin(o);
+            ptx::wgmma_pin(rows.o);
             if (signals)
                 ptx::mbarrier_arrive(v.empty(j - 1));
-#pragma unroll
-            for (int i = 0; i < S::D / 2; i++)
-                o[i] *= alpha[i / 2 % 2];
             pack_probabilities();
         }
         v.wait_full(turns - 1);
         start_output(turns - 1);
         ptx::wgmma_wait<0>();
-        ptx::wgmma_pin(o);
+        ptx::wgmma_pin(rows.o);
     }
-    store_rows<T16, S, false>(args, find_place<S, Lists>(args), consumer, raw + (q_shared - raw_shared), o, m, l);
+    store_rows<T16, S, false>(args, find_place<S, Lists>(args), consumer, raw + (q_shared - raw_shared), rows.o, rows.m,
+                              rows.l);
 }
 
 template <typename T16, typename S, bool Lists> attend_kernel_entry entry_of()
