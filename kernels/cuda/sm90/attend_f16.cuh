@@ -38,6 +38,7 @@
 #define SPARGE_SM90_ATTEND_F16_CUH
 
 #include <float.h>
+#include <limits.h>
 
 #include "pieces.cuh"
 
@@ -116,6 +117,9 @@ template <typename S> struct row_pair {
     float s[S::Keys / 2]; /* scores; then P */
     float o[S::D / 2];
     float m[2], l[2];
+    /* Is a reference of the warp so low that a negative score could be more than `headroom` above it? If not, a thread whose
+     * scores of a turn are all negative has no need to know how large they are. */
+    bool low;
 
     __device__ __forceinline__ void clear()
     {
@@ -124,6 +128,7 @@ template <typename S> struct row_pair {
             o[i] = 0;
         m[0] = m[1] = no_reference;
         l[0] = l[1] = 0;
+        low = true;
     }
 
     /* If a turn's largest scores, top of the thread's own columns, have left a reference of the warp behind, raises all those
@@ -146,12 +151,12 @@ template <typename S> struct row_pair {
                 o[4 * i + 2 * h + 1] *= alpha;
             }
         }
+        low = __any_sync(~0u, m[0] < -headroom || m[1] < -headroom);
     }
 
-    /* Scores -> P in place. */
-    __device__ __forceinline__ void softmax(float scale_log2)
+    /* The largest scores of the thread's own columns. */
+    __device__ __forceinline__ void largest(float (&top)[2]) const
     {
-        float top[2];
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             top[h] = fmaxf(s[2 * h], s[2 * h + 1]);
@@ -159,6 +164,31 @@ template <typename S> struct row_pair {
             for (int i = 1; i < S::Keys / 8; i++)
                 top[h] = fmaxf(top[h], fmaxf(s[4 * i + 2 * h], s[4 * i + 2 * h + 1]));
         }
+    }
+
+    /* The same in half the instructions: floats compare like the integers of the same bits, unless both are negative. Where
+     * all are negative, so is this, but it is the smallest. */
+    __device__ __forceinline__ void largest_of_bits(float (&top)[2]) const
+    {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            int32_t most[2] = {INT_MIN, INT_MIN};
+#pragma unroll
+            for (int i = 0; i < S::Keys / 8; i++)
+                most[i % 2] =
+                    __vimax3_s32(most[i % 2], __float_as_int(s[4 * i + 2 * h]), __float_as_int(s[4 * i + 2 * h + 1]));
+            top[h] = __int_as_float(max(most[0], most[1]));
+        }
+    }
+
+    /* Scores -> P in place. */
+    __device__ __forceinline__ void softmax(float scale_log2)
+    {
+        float top[2];
+        if (low)
+            largest(top);
+        else
+            largest_of_bits(top);
         raise(top, scale_log2);
 #pragma unroll
         for (int h = 0; h < 2; h++) {
