@@ -83,15 +83,21 @@ __device__ __forceinline__ void produce(const tensor_maps &maps, const row_block
     }
 }
 
-/* Sets scores of keys that their row does not see to -inf: in turns at the diagonal or at the end. whole: tiles before this
- * one are seen by every row of the consumer, whose first is first_row. */
+/* Does every row see all keys of a turn? whole: tiles before this one are seen by every row of the consumer. */
 template <typename S, bool Lists>
-__device__ __forceinline__ void mask_scores(float (&s)[S::Keys / 2], const row_block_place &p, int turn, int whole,
+__device__ __forceinline__ bool is_whole(const row_block_place &p, int turn, int whole)
+{
+    const int last = turn * S::tiles + S::tiles - 1;
+    return last < p.tiles && (Lists ? __ldg(p.list + min(last, p.tiles - 1)) : last) < whole; /* lists ascend */
+}
+
+/* Sets scores of keys that their row does not see to -inf: in turns at the diagonal or at the end. first_row: of the
+ * consumer. */
+template <typename S, bool Lists>
+__device__ __forceinline__ void mask_scores(float (&s)[S::Keys / 2], const row_block_place &p, int turn,
                                             const attend_args &args, int first_row)
 {
-    const int first = turn * S::tiles, last = first + S::tiles - 1;
-    if (last < p.tiles && (Lists ? __ldg(p.list + last) : last) < whole) /* lists ascend */
-        return;
+    const int first = turn * S::tiles;
     constexpr int runs = Lists ? S::tiles : 1, run_keys = S::Keys / runs; /* of keys that follow each other */
     const int thread = static_cast<int>(threadIdx.x) % warpgroup, row = first_row + thread / 32 * 16 + thread % 32 / 4;
 #pragma unroll
@@ -248,9 +254,11 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
     rows.clear();
     uint32_t prob[S::Keys / 16][4];
 
+    const uint64_t q_first = ptx::wgmma_descriptor(q_shared + consumer * box_bytes, 0),
+                   k_first = ptx::wgmma_descriptor(k.data, 0),
+                   v_first = ptx::wgmma_descriptor(v.data, S::tiles * box_bytes);
     const auto start_scores = [&](int turn) {
-        const uint64_t a = ptx::wgmma_descriptor(q_shared + consumer * box_bytes, 0);
-        const uint64_t b = ptx::wgmma_descriptor(k.at(turn), 0);
+        const uint64_t a = q_first, b = k_first + (turn & 1) * (S::stage_bytes / 16);
         ptx::wgmma_fence();
 #pragma unroll
         for (int step = 0; step < S::D / 16; step++) {
@@ -261,7 +269,7 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
         ptx::wgmma_commit();
     };
     const auto start_output = [&](int turn) {
-        const uint64_t b = ptx::wgmma_descriptor(v.at(turn), S::tiles * box_bytes);
+        const uint64_t b = v_first + (turn & 1) * (S::stage_bytes / 16);
         ptx::wgmma_fence();
 #pragma unroll
         for (int step = 0; step < S::Keys / 16; step++)
@@ -286,26 +294,34 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
         ptx::wgmma_pin(rows.s);
         if (signals)
             ptx::mbarrier_arrive(k.empty(0));
-        mask_scores<S, Lists>(rows.s, p, 0, whole, args, first_row);
+        if (!is_whole<S, Lists>(p, 0, whole))
+            mask_scores<S, Lists>(rows.s, p, 0, args, first_row);
         rows.softmax(args.scale_log2);
         pack_probabilities();
         if (turns > 1)
             k.wait_full(1);
+        bool v_is_there = false;
 #pragma unroll 1
         for (int j = 1; j < turns; j++) {
             start_scores(j);
-            v.wait_full(j - 1);
+            if (!v_is_there)
+                v.wait_full(j - 1);
             start_output(j - 1);
+            const bool all_seen = is_whole<S, Lists>(p, j, whole);
             ptx::wgmma_wait<1>();
             ptx::wgmma_pin(rows.s);
             if (signals)
                 ptx::mbarrier_arrive(k.empty(j));
-            mask_scores<S, Lists>(rows.s, p, j, whole, args, first_row);
+            /* Here, so that the answers come beside the softmax. */
+            const bool k_is_there = k.is_full(j + 1);
+            v_is_there = v.is_full(j);
+            if (!all_seen)
+                mask_scores<S, Lists>(rows.s, p, j, args, first_row);
             rows.softmax(args.scale_log2);
             ptx::wgmma_pin(rows.s);
-            /* Here, so that a branch stands between the softmax and the wait below: ptxas moves that wait up to the last
+            /* Also so that a branch stands between the softmax and the wait below: ptxas moves that wait up to the last
              * branch, and the softmax would then run beside nothing. */
-            if (j + 1 < turns)
+            if (j + 1 < turns && !k_is_there)
                 k.wait_full(j + 1);
             ptx::wgmma_wait<0>();
             ptx::wgmma_pin(rows.o);

@@ -34,6 +34,7 @@ template <int Stages, int Bytes> struct ring {
 
     static __device__ uint32_t parity(int turn) { return static_cast<uint32_t>(turn) / Stages & 1; }
     __device__ void wait_full(int turn) const { ptx::mbarrier_wait_parity(full(turn), parity(turn)); }
+    __device__ bool is_full(int turn) const { return ptx::mbarrier_test_parity(full(turn), parity(turn)); }
     /* Stages begin empty: the first waits are for a phase before the first, and pass at once. */
     __device__ void wait_empty(int turn) const { ptx::mbarrier_wait_parity(empty(turn), parity(turn) ^ 1); }
 };
