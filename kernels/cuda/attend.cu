@@ -13,6 +13,7 @@ struct attend_state {
     attend_kernel_entry kernel;
     float *lambda_log2; /* device, [Hq]; NULL without PV skip */
     void *encoder;      /* of tensor maps; NULL where the kernel takes none */
+    uint32_t *queue;    /* device, of row blocks; NULL where each has a CTA */
 };
 
 const double log2_e = 1.4426950408889634;
@@ -131,6 +132,7 @@ attend_args fill_arguments(const sparge_plan *plan, const sparge_io *io, const a
     args.count = cuda->lists.count;
     args.list_stride = cuda->lists.list_stride;
     args.order = cuda->lists.order;
+    args.queue = state->queue;
     args.lambda_log2 = state->lambda_log2;
     args.pv_unit = recipe.pv_unit > 0 ? recipe.pv_unit : recipe.block_q; /* parity mode also of methods without votes */
     args.pv_drop = recipe.skip_softmax_threshold > 0 || !recipe.pv_keeps_denominator;
@@ -225,6 +227,10 @@ sparge_status cuda_attend_plan(sparge_plan *plan)
                 "shared memory of the attention kernel");
     if (status == SPARGE_OK && state->kernel.tensor_maps)
         status = tensor_map_encoder(plan->context, &state->encoder);
+    if (status == SPARGE_OK && state->kernel.persistent_ctas > 0) {
+        status = cuda_take(plan, 2, sizeof *state->queue, &memory);
+        state->queue = static_cast<uint32_t *>(memory);
+    }
     return status == SPARGE_OK && votes ? take_lambda(plan, state) : status;
 }
 

@@ -50,8 +50,12 @@ typedef struct attend_args {
     /* Sparse: for (b, h, row block) r, list[r * list_stride ..] are count[r] ascending tile indices. NULL: all tiles. */
     const int32_t *list, *count;
     int64_t list_stride;
-    const int32_t
-        *order; /* blockIdx.x -> r, longest first; NULL: row blocks from the last to the first, head by head */
+    /* blockIdx.x, or number in the queue -> r, longest first; NULL: row blocks from the last to the first, head by head */
+    const int32_t *order;
+
+    /* Of kernels with persistent CTAs, which take row blocks from it: the next one and how many CTAs are done. Zero between
+     * launches: the last CTA leaves it so. */
+    uint32_t *queue;
 
     /* PV skip: a vote of pv_unit rows skips if max(m_local - m_new) < lambda_log2[head]. Of kernels with votes only. */
     const float *lambda_log2;
@@ -76,7 +80,7 @@ typedef struct attend_kernel_entry {
     int32_t shared_bytes;
     int32_t tensor_maps;     /* non-zero: it takes them */
     const void *with_lse;    /* runs that ask for the LSE launch this one instead; NULL: `function` does both */
-    int32_t persistent_ctas; /* an SM: CTA i computes row blocks i, i + gridDim.x, ...; 0: one CTA a row block */
+    int32_t persistent_ctas; /* an SM: each takes row blocks from the queue; 0: one CTA a row block */
 } attend_kernel_entry;
 
 /* Which kernel; `arithmetic` is a sparge_arithmetic. */
