@@ -1,7 +1,8 @@
 /* 16-bit attention by TMA and wgmma, for sm_90a: dense, or over lists of 64-key tiles.
  *
- * One CTA computes one row block of BQ = 64 * Consumers queries of one head. Of its warpgroups (128 threads), the first
- * loads and each of the others computes 64 rows:
+ * A CTA computes row blocks of BQ = 64 * Consumers queries of one head, one after the other: its first is the blockIdx.x-th,
+ * and then it takes the next one from the queue that all CTAs share, as many as fit on the device. Of its warpgroups (128
+ * threads), the first loads and each of the others computes 64 rows:
  *
  *            Keys             D channels
  *        +----------+        +-----------+
@@ -15,7 +16,8 @@
  *
  * Pipeline. K and V have two stages each. A stage is full when TMA has brought its bytes, and empty when every consumer has
  * read it; the barriers `full` and `empty` say so. The producer's one thread waits for empty stages and starts copies, as
- * far ahead as the stages go. A consumer runs each product beside the softmax of the turn before:
+ * far ahead as the stages go, into the next row block too; Q's room is empty when a row block's last scores are there, and
+ * with Q comes the row block's number. A consumer runs each product beside the softmax of the turn before:
  *
  *   tensor     S = Q K(j)^T | O += P V(j-1) ............. | S = Q K(j+1)^T | O += P V(j)
  *   other                   | mask, max, exp2 of turn j   | P = S in 16 bits
@@ -27,7 +29,7 @@
  * kept in step: while one packs, the other's products run.
  *
  * Shared memory: Q, BQ rows, then two stages of K, then two of V. Each is kept in pieces of 64 channels (rows of 128 bytes,
- * the swizzle of wgmma.cuh), piece after piece; a copy brings 64 rows of a piece. O is staged where Q was.
+ * the swizzle of wgmma.cuh), piece after piece; a copy brings 64 rows of a piece. O is stored from registers.
  * Registers a thread: the producer gives up all but 24; a consumer has Keys / 2 for S, Keys / 4 for P, D / 2 for O.
  * Traffic: Q read and O written once; K and V read once a row block, mostly from L2, where the row blocks of a head that run
  * together find them: 2 * 2 * D * Keys bytes a turn.
@@ -60,27 +62,63 @@ constexpr float headroom = 8;
 /* The reference of a row that has seen no key: below all scores, and with it 2^(-inf - m) is 0. */
 constexpr float no_reference = -FLT_MAX;
 
+/* Of a CTA, in shared memory. */
+template <typename S> struct cta_memory {
+    uint32_t q, q_full, q_empty; /* addresses */
+    typename S::ring k, v;
+    volatile int32_t *work; /* the number of the row block that Q is of, and its tiles; -1: no more */
+};
+
 /* The producer's one thread. */
 template <typename S, bool Lists>
-__device__ __forceinline__ void produce(const tensor_maps &maps, const row_block_place &p, int turns, uint32_t q_shared,
-                                        uint32_t q_full, const typename S::ring &k, const typename S::ring &v)
+__device__ __forceinline__ void produce(const tensor_maps &maps, const attend_args &args, const cta_memory<S> &memory)
 {
-    ptx::mbarrier_arrive_expect_tx(q_full, S::q_bytes);
-#pragma unroll
-    for (int c = 0; c < S::pieces; c++)
-#pragma unroll
-        for (int i = 0; i < S::Consumers; i++)
-            ptx::cp_async_bulk_tensor_4d(q_shared + (c * S::Consumers + i) * box_bytes, &maps.q, q_full, c * piece,
-                                         p.first_row + i * 64, p.head, p.batch);
-#pragma unroll 1
-    for (int j = 0; j < turns; j++) {
+    const auto load = [&](const typename S::ring &r, const CUtensorMap *map, const row_block_place &p, int first,
+                          int j) {
         int tile[S::tiles];
 #pragma unroll
         for (int t = 0; t < S::tiles; t++)
             tile[t] = tile_at<Lists>(p, j * S::tiles + t, -1);
-        load_turn<S>(k, j, &maps.k, p, tile);
-        load_turn<S>(v, j, &maps.v, p, tile);
+        load_turn<S>(r, first + j, map, p, tile);
+    };
+    const uint32_t row_blocks =
+        static_cast<uint32_t>(args.row_blocks) * static_cast<uint32_t>(args.batch * args.heads_q);
+    uint32_t work = blockIdx.x;
+    uint32_t q_parity = 1; /* Q's room begins empty: the first wait passes at once */
+    int first = 0;         /* turn of the row block, counted from the CTA's first one */
+#pragma unroll 1
+    while (work < row_blocks) {
+        const int number = row_block_number<Lists>(args, static_cast<int>(work));
+        const row_block_place p = place_of<S, Lists>(args, number);
+        const int turns = (p.tiles + S::tiles - 1) / S::tiles;
+        if (turns > 0)
+            load(memory.k, &maps.k, p, first, 0);
+        ptx::mbarrier_wait_parity(memory.q_empty, q_parity);
+        q_parity ^= 1;
+        memory.work[0] = number;
+        memory.work[1] = p.tiles;
+        ptx::mbarrier_arrive_expect_tx(memory.q_full, S::q_bytes);
+#pragma unroll
+        for (int c = 0; c < S::pieces; c++)
+#pragma unroll
+            for (int i = 0; i < S::Consumers; i++)
+                ptx::cp_async_bulk_tensor_4d(memory.q + (c * S::Consumers + i) * box_bytes, &maps.q, memory.q_full,
+                                             c * piece, p.first_row + i * 64, p.head, p.batch);
+                /* In the order of use: scores are computed a turn ahead of the output. */
+#pragma unroll 1
+        for (int j = 0; j < turns; j++) {
+            if (j + 1 < turns)
+                load(memory.k, &maps.k, p, first, j + 1);
+            load(memory.v, &maps.v, p, first, j);
+        }
+        first += turns;
+        work = gridDim.x + atomicAdd(args.queue, 1);
     }
+    ptx::mbarrier_wait_parity(memory.q_empty, q_parity);
+    memory.work[0] = -1;
+    ptx::mbarrier_arrive(memory.q_full);
+    if (atomicAdd(args.queue + 1, 1) == gridDim.x - 1) /* all CTAs have taken their last */
+        args.queue[0] = args.queue[1] = 0;
 }
 
 /* Does every row see all keys of a turn? whole: tiles before this one are seen by every row of the consumer. */
@@ -212,23 +250,84 @@ template <typename S> struct row_pair {
     }
 };
 
+/* Lane i of each four gets word i of all four, in their order. */
+__device__ __forceinline__ void transpose_quad(uint32_t (&word)[4])
+{
+#pragma unroll
+    for (int bit = 1; bit < 4; bit *= 2) { /* swaps with the lane whose number differs in the bit */
+        const bool high = threadIdx.x & bit;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (i & bit)
+                continue;
+            const uint32_t other = __shfl_xor_sync(~0u, high ? word[i] : word[i | bit], bit);
+            word[i] = high ? other : word[i];
+            word[i | bit] = high ? word[i | bit] : other;
+        }
+    }
+}
+
+/* Divides, rounds and stores a consumer's rows. Four lanes share a row, and of each eight channels have two; they hand
+ * these to each other until lane i has all of the i-th of four eights. */
+template <typename T16, typename S>
+__device__ __forceinline__ void store_rows(const attend_args &args, const row_block_place &p, int consumer,
+                                           const row_pair<S> &rows)
+{
+    const int lane = static_cast<int>(threadIdx.x) % 32, quarter = lane % 4;
+    const int first = p.first_row + consumer * 64 + static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 + lane / 4;
+    char *out = static_cast<char *>(args.o.data) + (p.batch * args.o.batch_stride + p.head * args.o.head_stride) * 2;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const int row = first + h * 8;
+        const float sum = quad_sum(rows.l[h]);
+        const float inverse = sum > 0 ? 1 / sum : 0;
+        if (args.lse && quarter == 0 && row < args.seqlen_q)
+            args.lse[p.batch_head * args.seqlen_q + row] =
+                sum > 0 ? (rows.m[h] + log2f(sum)) * CUDART_LN2_F : -CUDART_INF_F;
+#pragma unroll
+        for (int d = 0; d < S::D / 8; d += 4) {
+            uint32_t word[4]; /* of the four eights; then of the lane's eight */
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int at = 4 * (d + i) + 2 * h;
+                word[i] = pack(rows.o[at] * inverse, rows.o[at + 1] * inverse, T16());
+            }
+            transpose_quad(word);
+            const int channel = (d + quarter) * 8;
+            const bool exists = row < args.seqlen_q && channel < args.head_dim;
+            char *to = out + row * args.o.token_stride * 2 + channel * 2;
+            if (exists && !args.o_scalar)
+                *reinterpret_cast<uint4 *>(to) = make_uint4(word[0], word[1], word[2], word[3]);
+            if (args.o_scalar)
+#pragma unroll
+                for (int e = 0; e < 8; e++)
+                    if (exists && channel + e < args.head_dim)
+                        reinterpret_cast<uint16_t *>(to)[e] = static_cast<uint16_t>(word[e / 2] >> e % 2 * 16);
+        }
+    }
+}
+
 template <typename T16, typename S, bool Lists>
 __global__ void __launch_bounds__(S::threads, S::Ctas)
     attend_f16(const __grid_constant__ tensor_maps maps, const __grid_constant__ attend_args args)
 {
     extern __shared__ char raw[];
-    __shared__ alignas(8) uint64_t barriers[9];
-    const uint32_t raw_shared = ptx::shared_address(raw), q_shared = (raw_shared + 1023) & ~1023u;
-    const uint32_t q_full = ptx::shared_address(barriers);
-    const typename S::ring k = {q_shared + S::q_bytes, q_full + 8};
-    const typename S::ring v = {k.data + 2 * S::stage_bytes, k.barriers + 32};
-    const row_block_place p = find_place<S, Lists>(args);
-    const int turns = (p.tiles + S::tiles - 1) / S::tiles;
+    __shared__ alignas(8) uint64_t barriers[10];
+    __shared__ int32_t work[2];
+    const uint32_t q_shared = (ptx::shared_address(raw) + 1023) & ~1023u, q_full = ptx::shared_address(barriers);
+    const cta_memory<S> memory = {q_shared,
+                                  q_full,
+                                  q_full + 8,
+                                  {q_shared + S::q_bytes, q_full + 16},
+                                  {q_shared + S::q_bytes + 2 * S::stage_bytes, q_full + 48},
+                                  work};
+    const typename S::ring &k = memory.k, &v = memory.v;
 
     if (threadIdx.x == 0) {
         for (const CUtensorMap *map : {&maps.q, &maps.k, &maps.v})
             ptx::prefetch_tensormap(map);
-        ptx::mbarrier_init(q_full, 1);
+        ptx::mbarrier_init(memory.q_full, 1);
+        ptx::mbarrier_init(memory.q_empty, S::Consumers);
         for (int i = 0; i < 2; i++)
             for (const typename S::ring *r : {&k, &v}) {
                 ptx::mbarrier_init(r->full(i), 1);
@@ -240,21 +339,19 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
 
     if (threadIdx.x < warpgroup) {
         ptx::setmaxnreg_dec<S::producer_registers>();
-        if (threadIdx.x == 0 && turns > 0)
-            produce<S, Lists>(maps, p, turns, q_shared, q_full, k, v);
+        if (threadIdx.x == 0)
+            produce<S, Lists>(maps, args, memory);
         return;
     }
     ptx::setmaxnreg_inc<S::consumer_registers>();
     /* The same in a warp, which the compiler sees from the shuffle: descriptors then need no registers of the threads. */
     const int consumer = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / warpgroup, 0) - 1;
-    const int first_row = p.first_row + consumer * 64, whole = visible_end(args, first_row) / tile_keys;
     const bool signals = threadIdx.x % warpgroup == 0;
 
     row_pair<S> rows;
-    rows.clear();
     uint32_t prob[S::Keys / 16][4];
 
-    const uint64_t q_first = ptx::wgmma_descriptor(q_shared + consumer * box_bytes, 0),
+    const uint64_t q_first = ptx::wgmma_descriptor(memory.q + consumer * box_bytes, 0),
                    k_first = ptx::wgmma_descriptor(k.data, 0),
                    v_first = ptx::wgmma_descriptor(v.data, S::tiles * box_bytes);
     const auto start_scores = [&](int turn) {
@@ -286,62 +383,93 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
             }
     };
 
-    if (turns > 0) {
-        ptx::mbarrier_wait_parity(q_full, 0);
-        k.wait_full(0);
-        start_scores(0);
-        ptx::wgmma_wait<0>();
-        ptx::wgmma_pin(rows.s);
-        if (signals)
-            ptx::mbarrier_arrive(k.empty(0));
-        if (!is_whole<S, Lists>(p, 0, whole))
-            mask_scores<S, Lists>(rows.s, p, 0, args, first_row);
-        rows.softmax(args.scale_log2);
-        pack_probabilities();
-        if (turns > 1)
-            k.wait_full(1);
-        bool v_is_there = false;
+    int end = 0; /* of the row block's turns, counted from the CTA's first one */
+    uint32_t q_parity = 0;
 #pragma unroll 1
-        for (int j = 1; j < turns; j++) {
-            start_scores(j);
-            if (!v_is_there)
-                v.wait_full(j - 1);
-            start_output(j - 1);
-            const bool all_seen = is_whole<S, Lists>(p, j, whole);
-            ptx::wgmma_wait<1>();
+    while (true) {
+        ptx::mbarrier_wait_parity(memory.q_full, q_parity);
+        q_parity ^= 1;
+        /* Maxima of equal values, from which ptxas sees that they are the same in a warp. Without, it takes the branches that
+         * hang on them for divergent, and the loop grows by a hundred instructions. */
+        int number = __reduce_max_sync(~0u, memory.work[0]);
+        const int tiles = __reduce_max_sync(~0u, memory.work[1]);
+        if (number < 0)
+            return;
+        row_block_place p = place_of<S, Lists>(args, number);
+        p.tiles = tiles;
+        const int first_row = p.first_row + consumer * 64, whole = visible_end(args, first_row) / tile_keys;
+        const int first = end;
+        end += (p.tiles + S::tiles - 1) / S::tiles;
+        rows.clear();
+        if (end > first) {
+            k.wait_full(first);
+            start_scores(first);
+            ptx::wgmma_wait<0>();
             ptx::wgmma_pin(rows.s);
             if (signals)
-                ptx::mbarrier_arrive(k.empty(j));
-            /* Here, so that the answers come beside the softmax. */
-            const bool k_is_there = k.is_full(j + 1);
-            v_is_there = v.is_full(j);
-            if (!all_seen)
-                mask_scores<S, Lists>(rows.s, p, j, args, first_row);
+                ptx::mbarrier_arrive(k.empty(first));
+            if (!is_whole<S, Lists>(p, 0, whole))
+                mask_scores<S, Lists>(rows.s, p, 0, args, first_row);
             rows.softmax(args.scale_log2);
-            ptx::wgmma_pin(rows.s);
-            /* Also so that a branch stands between the softmax and the wait below: ptxas moves that wait up to the last
-             * branch, and the softmax would then run beside nothing. */
-            if (j + 1 < turns && !k_is_there)
-                k.wait_full(j + 1);
+            pack_probabilities();
+            if (end > first + 1)
+                k.wait_full(first + 1);
+            bool v_is_there = false;
+#pragma unroll 1
+            for (int j = first + 1; j < end; j++) {
+                start_scores(j);
+                if (!v_is_there)
+                    v.wait_full(j - 1);
+                start_output(j - 1);
+                const bool all_seen = is_whole<S, Lists>(p, j - first, whole);
+                ptx::wgmma_wait<1>();
+                ptx::wgmma_pin(rows.s);
+                if (signals)
+                    ptx::mbarrier_arrive(k.empty(j));
+                /* Here, so that the answers come beside the softmax. */
+                const bool k_is_there = k.is_full(j + 1);
+                v_is_there = v.is_full(j);
+                if (!all_seen)
+                    mask_scores<S, Lists>(rows.s, p, j - first, args, first_row);
+                rows.softmax(args.scale_log2);
+                ptx::wgmma_pin(rows.s);
+                /* Also so that a branch stands between the softmax and the wait below: ptxas moves that wait up to the last
+                 * branch, and the softmax would then run beside nothing. */
+                if (j + 1 < end && !k_is_there)
+                    k.wait_full(j + 1);
+                ptx::wgmma_wait<0>();
+                ptx::wgmma_pin(rows.o);
+                if (signals)
+                    ptx::mbarrier_arrive(v.empty(j - 1));
+                pack_probabilities();
+            }
+        }
+        ptx::bar_sync(1 + consumer, warpgroup); /* all four warps are done with Q and `work` */
+        if (signals)
+            ptx::mbarrier_arrive(memory.q_empty);
+        if (end > first) {
+            v.wait_full(end - 1);
+            start_output(end - 1);
             ptx::wgmma_wait<0>();
             ptx::wgmma_pin(rows.o);
             if (signals)
-                ptx::mbarrier_arrive(v.empty(j - 1));
-            pack_probabilities();
+                ptx::mbarrier_arrive(v.empty(end - 1));
         }
-        v.wait_full(turns - 1);
-        start_output(turns - 1);
-        ptx::wgmma_wait<0>();
-        ptx::wgmma_pin(rows.o);
+        /* Finds the place again instead of keeping it in registers that the loop needs. */
+        asm volatile("" : "+r"(number));
+        store_rows<T16, S>(args, place_of<S, Lists>(args, number), consumer, rows);
     }
-    store_rows<T16, S, false>(args, find_place<S, Lists>(args), consumer, raw + (q_shared - raw_shared), rows.o, rows.m,
-                              rows.l);
 }
 
 template <typename T16, typename S, bool Lists> attend_kernel_entry entry_of()
 {
-    return {
-        reinterpret_cast<const void *>(&attend_f16<T16, S, Lists>), S::rows, S::threads, S::shared_bytes, 1, nullptr};
+    return {reinterpret_cast<const void *>(&attend_f16<T16, S, Lists>),
+            S::rows,
+            S::threads,
+            S::shared_bytes,
+            1,
+            nullptr,
+            S::Ctas};
 }
 
 template <typename T16, typename Dense, typename Lists128, typename Lists64> attend_kernel_entry entry_of(int rows)

@@ -35,26 +35,36 @@ __device__ __forceinline__ int visible_end(const attend_args &args, int row)
     return static_cast<int>(max(min(row + 1 + args.causal_shift, args.seqlen_k), int64_t(0)));
 }
 
-/* The number of the CTA is read anew in every call: the end of the kernel finds its place again instead of keeping it in
- * registers that the loop needs. */
-template <typename S, bool Lists> __device__ __forceinline__ row_block_place find_place(const attend_args &args)
+/* The number, r in attend.h, of the work-th row block that is begun. */
+template <bool Lists> __device__ __forceinline__ int row_block_number(const attend_args &args, int work)
+{
+    if (Lists && args.order)
+        return args.order[work];
+    return work + args.row_blocks - 1 - 2 * (work % args.row_blocks); /* a head's last one, which sees most, first */
+}
+
+template <typename S, bool Lists>
+__device__ __forceinline__ row_block_place place_of(const attend_args &args, int number)
 {
     row_block_place p;
-    int work;
-    asm volatile("mov.u32 %0, %%ctaid.x;\n" : "=r"(work));
-    if (Lists && args.order)
-        work = args.order[work];
-    else /* a head's last row block, which sees most, first */
-        work += args.row_blocks - 1 - 2 * (work % args.row_blocks);
-    p.batch_head = work / args.row_blocks;
+    p.batch_head = number / args.row_blocks;
     p.batch = p.batch_head / args.heads_q;
     p.head = p.batch_head % args.heads_q;
     p.kv_head = p.head / (args.heads_q / args.heads_kv);
-    p.first_row = work % args.row_blocks * S::rows;
+    p.first_row = number % args.row_blocks * S::rows;
     const int end = visible_end(args, min(p.first_row + S::rows, static_cast<int>(args.seqlen_q)) - 1);
-    p.list = Lists ? args.list + work * args.list_stride : nullptr;
-    p.tiles = Lists ? args.count[work] : (end + tile_keys - 1) / tile_keys;
+    p.list = Lists ? args.list + number * args.list_stride : nullptr;
+    p.tiles = Lists ? args.count[number] : (end + tile_keys - 1) / tile_keys;
     return p;
+}
+
+/* The CTA's, where each has one. The number of the CTA is read anew in every call: the end of the kernel finds its place
+ * again instead of keeping it in registers that the loop needs. */
+template <typename S, bool Lists> __device__ __forceinline__ row_block_place find_place(const attend_args &args)
+{
+    int work;
+    asm volatile("mov.u32 %0, %%ctaid.x;\n" : "=r"(work));
+    return place_of<S, Lists>(args, row_block_number<Lists>(args, work));
 }
 
 /* The index-th tile, or `missing` past the last. */
