@@ -210,8 +210,15 @@ sparge_status cuda_attend_plan(sparge_plan *plan)
                                    free_rows ? 0 : recipe.block_q,
                                    recipe.select != SPARGE_SELECT_ALL,
                                    recipe.scales == SPARGE_SCALES_BLOCK,
+                                   recipe.exp,
                                    votes ? recipe.block_k : 0};
     state->kernel = choose_kernel(cuda_context_of(plan->context), key);
+    if (!state->kernel.function && recipe.exp == SPARGE_EXP_FAST)
+        return sparge_context_fail(
+            plan->context, SPARGE_ERROR_UNSUPPORTED,
+            "method %s: exp = fast: the cuda backend has it for INT8/FP8 without the PV skip, with one "
+            "scale a block, on compute capability 9.0",
+            sparge_method_name(recipe.method));
     if (!state->kernel.function)
         return sparge_context_fail(plan->context, SPARGE_ERROR_INTERNAL, "no attention kernel for this plan");
     const int64_t blocks = (problem.seqlen_q + state->kernel.rows - 1) / state->kernel.rows;

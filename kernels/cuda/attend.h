@@ -68,7 +68,7 @@ typedef struct attend_args {
     int32_t pv_upstream;  /* skip if m_local - m_old <= lambda_log2 for every row; padding rows never agree */
     float p_offset;       /* FP8: added to every exponent; ATTEND_E4M3_OFFSET in fixed mode */
     int32_t sums_rounded; /* INT8_F16: the row sum adds P as rounded */
-    int32_t o_bf16;       /* INT8_F16 with binary16 V: O is bfloat16 all the same */
+    int32_t o_bf16;       /* INT8: O is bfloat16, whatever V is */
 } attend_args;
 
 /* A compiled kernel: launch with `threads` and `shared_bytes`, one CTA a row block of `rows` queries, or fewer that share
@@ -91,6 +91,7 @@ typedef struct attend_kernel_key {
     int rows;         /* 64 or 128; 0: the kernel's choice, for all tiles without lists */
     int lists;        /* non-zero: over lists of tiles */
     int block_scales; /* INT8: non-zero: one scale a block of Q and of K */
+    int exp;          /* a sparge_exp; kernels with one form of exponential only do not look */
     int vote_keys;    /* with the PV skip: keys that are voted on together, 64 or 128; 0: without */
 } attend_kernel_key;
 
@@ -101,7 +102,7 @@ extern "C" {
 /* The mma.sync kernels (sm80/). */
 attend_kernel_entry sm80_attend_kernel(attend_kernel_key key);
 /* The wgmma kernels (sm90/), for compute capability 9.0 alone; in this build if SPARGE_HAVE_SM90A is defined. Those
- * without the PV skip; of INT8 products those with one scale a block, and of INT8/FP8 those for blocks of 128 queries. */
+ * without the PV skip; of INT8 products those with one scale a block. */
 attend_kernel_entry sm90_attend_kernel(attend_kernel_key key);
 
 #ifdef __cplusplus

@@ -37,8 +37,6 @@ const char *cuda_unsupported_reason(const sparge_recipe *recipe, int arch)
     }
     if (recipe->upstream && recipe->scales != SPARGE_SCALES_BLOCK)
         return "compat = upstream: the cuda backend has it with one INT8 scale a block only";
-    if (recipe->exp == SPARGE_EXP_FAST)
-        return "exp = fast: the cuda backend has only the accurate exponential";
     if (recipe->arithmetic == SPARGE_ARITHMETIC_INT8_FP8 && arch < 89)
         return "FP8 products need an sm_89 or later device, and code for one in this build (CMAKE_CUDA_ARCHITECTURES)";
     return NULL;

@@ -10,8 +10,9 @@
 #define PARAM_EXP                                                                                                      \
     {                                                                                                                  \
         .name = "exp", .unit = "", .type = SPARGE_PARAM_CHOICE, .choices = "exact|accurate|fast", .default_value = "", \
-        .meaning = "exponential of the softmax: libm's, a polynomial to f32 accuracy, or one to P's accuracy; unset: " \
-                   "exact for 16-bit, accurate for INT8 and FP8"                                                       \
+        .meaning =                                                                                                     \
+            "exponential of the softmax: to f32's accuracy; with an error that is small beside the rounding of "       \
+            "P; with one like it; unset: exact for 16-bit, accurate for INT8 and FP8"                                  \
     }
 #define PARAM_ATTEND                                                                                                   \
     {                                                                                                                  \

@@ -45,6 +45,21 @@ __device__ __forceinline__ void mbarrier_wait_parity(uint32_t barrier, uint32_t 
                  : "memory");
 }
 
+/* Non-zero if the phase of this parity has ended. */
+__device__ __forceinline__ uint32_t mbarrier_test_parity(uint32_t barrier, uint32_t parity)
+{
+    uint32_t ended;
+    asm volatile("{\n"
+                 ".reg .pred ended;\n"
+                 "mbarrier.test_wait.parity.shared::cta.b64 ended, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, ended;\n"
+                 "}\n"
+                 : "=r"(ended)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
+    return ended;
+}
+
 } // namespace sparge::ptx
 
 #endif

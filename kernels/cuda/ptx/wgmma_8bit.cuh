@@ -42,25 +42,33 @@ __device__ __forceinline__ void wgmma_m64n128k32_s8(int32_t (&d)[64], uint64_t a
                  : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
 
-/* D += A B^T: A 64 x 32 in registers, B 136 x 32 in shared memory, e4m3; D in f16. */
-__device__ __forceinline__ void wgmma_e4m3(uint32_t (&d)[34], const uint32_t *a, uint64_t b)
+/* D = A B^T + (add ? D : 0): A 64 x 32 in registers, B 136 x 32 in shared memory, e4m3; D in f16. */
+__device__ __forceinline__ void wgmma_e4m3(uint32_t (&d)[34], const uint32_t *a, uint64_t b, bool add)
 {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n136k32.f16.e4m3.e4m3 {"
+    asm volatile("{\n"
+                 ".reg .pred add;\n"
+                 "setp.ne.b32 add, %39, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n136k32.f16.e4m3.e4m3 {"
                  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "
                  "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33"
-                 "}, {%34, %35, %36, %37}, %38, 1, 1, 1;\n"
+                 "}, {%34, %35, %36, %37}, %38, add, 1, 1;\n"
+                 "}\n"
                  : SPARGE_D_16(0), SPARGE_D_16(16), "+r"(d[32]), "+r"(d[33])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
 }
 
 /* The same with a B of 72 x 32. */
-__device__ __forceinline__ void wgmma_e4m3(uint32_t (&d)[18], const uint32_t *a, uint64_t b)
+__device__ __forceinline__ void wgmma_e4m3(uint32_t (&d)[18], const uint32_t *a, uint64_t b, bool add)
 {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n72k32.f16.e4m3.e4m3 {"
+    asm volatile("{\n"
+                 ".reg .pred add;\n"
+                 "setp.ne.b32 add, %23, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n72k32.f16.e4m3.e4m3 {"
                  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17"
-                 "}, {%18, %19, %20, %21}, %22, 1, 1, 1;\n"
+                 "}, {%18, %19, %20, %21}, %22, add, 1, 1;\n"
+                 "}\n"
                  : SPARGE_D_16(0), "+r"(d[16]), "+r"(d[17])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
 }
 
 #undef SPARGE_D_16

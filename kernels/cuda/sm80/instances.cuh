@@ -19,7 +19,8 @@ template <typename T16, arithmetic A, int D, int WarpRows, int Warps, int VoteKe
             S::threads,
             S::shared_bytes,
             0,
-            nullptr};
+            nullptr,
+            0};
 }
 
 template <typename T16, arithmetic A, int D> attend_kernel_entry entry_of(const attend_kernel_key &key)

@@ -1,4 +1,5 @@
 /* The table of the mma.sync kernels. */
+#include "methods/recipe.h"
 #include "instances.cuh"
 
 using namespace sparge::sm80;
@@ -6,6 +7,8 @@ using namespace sparge::sm80;
 attend_kernel_entry sm80_attend_kernel(attend_kernel_key key)
 {
     const bool wide = key.head_dim == 128;
+    if (key.exp == SPARGE_EXP_FAST)
+        return {};
     switch (static_cast<arithmetic>(key.arithmetic)) {
     case arithmetic::f16:
         return wide ? entry_f16_d128(key) : entry_f16_d64(key);

@@ -117,8 +117,7 @@ __device__ __forceinline__ void produce(const tensor_maps &maps, const attend_ar
     ptx::mbarrier_wait_parity(memory.q_empty, q_parity);
     memory.work[0] = -1;
     ptx::mbarrier_arrive(memory.q_full);
-    if (atomicAdd(args.queue + 1, 1) == gridDim.x - 1) /* all CTAs have taken their last */
-        args.queue[0] = args.queue[1] = 0;
+    leave_queue(args);
 }
 
 /* Does every row see all keys of a turn? whole: tiles before this one are seen by every row of the consumer. */
@@ -389,10 +388,8 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
     while (true) {
         ptx::mbarrier_wait_parity(memory.q_full, q_parity);
         q_parity ^= 1;
-        /* Maxima of equal values, from which ptxas sees that they are the same in a warp. Without, it takes the branches that
-         * hang on them for divergent, and the loop grows by a hundred instructions. */
-        int number = __reduce_max_sync(~0u, memory.work[0]);
-        const int tiles = __reduce_max_sync(~0u, memory.work[1]);
+        int number = same_in_warp(memory.work[0]);
+        const int tiles = same_in_warp(memory.work[1]);
         if (number < 0)
             return;
         row_block_place p = place_of<S, Lists>(args, number);

@@ -308,27 +308,31 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
     store_rows<T16, S, true>(args, p, consumer, raw + (q_shared - raw_shared), state.o, state.m, state.l);
 }
 
-template <typename T16, typename S> attend_kernel_entry entry_int8_f16(int lists)
+template <typename T16, typename S, bool Lists> attend_kernel_entry entry_int8_f16()
 {
-    return {lists ? reinterpret_cast<const void *>(&attend_int8_f16<T16, S, true>)
-                  : reinterpret_cast<const void *>(&attend_int8_f16<T16, S, false>),
+    return {reinterpret_cast<const void *>(&attend_int8_f16<T16, S, Lists>),
             S::rows,
             S::threads,
             S::shared_bytes,
             1,
-            nullptr};
+            nullptr,
+            0};
 }
 
-template <typename S> attend_kernel_entry entry_int8_f16(const attend_kernel_key &key)
+/* Blocks of 64 queries are of lists alone. */
+template <typename T16, typename Rows128, typename Rows64> attend_kernel_entry entry_int8_f16(int rows, int lists)
 {
-    return key.bf16 ? entry_int8_f16<__nv_bfloat16, S>(key.lists) : entry_int8_f16<__half, S>(key.lists);
+    if (lists)
+        return rows == 64 ? entry_int8_f16<T16, Rows64, true>() : entry_int8_f16<T16, Rows128, true>();
+    return rows == 128 ? entry_int8_f16<T16, Rows128, false>() : attend_kernel_entry{};
 }
 
 template <typename Rows128, typename Rows64> attend_kernel_entry entry_int8_f16(const attend_kernel_key &key)
 {
     if (!key.block_scales)
         return {};
-    return key.rows == Rows64::rows ? entry_int8_f16<Rows64>(key) : entry_int8_f16<Rows128>(key);
+    return key.bf16 ? entry_int8_f16<__nv_bfloat16, Rows128, Rows64>(key.rows, key.lists)
+                    : entry_int8_f16<__half, Rows128, Rows64>(key.rows, key.lists);
 }
 
 } // namespace sparge::sm90

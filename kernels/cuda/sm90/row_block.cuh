@@ -67,6 +67,28 @@ template <typename S, bool Lists> __device__ __forceinline__ row_block_place fin
     return place_of<S, Lists>(args, row_block_number<Lists>(args, work));
 }
 
+/* What a producer does when the queue is empty: after all CTAs have, it is as it was. */
+__device__ __forceinline__ void leave_queue(const attend_args &args)
+{
+    if (atomicAdd(args.queue + 1, 1) == gridDim.x - 1)
+        args.queue[0] = args.queue[1] = 0;
+}
+
+/* The thread's number, read anew in every call: what is made of it then needs no registers across a kernel's loop. */
+__device__ __forceinline__ int thread_anew()
+{
+    int thread;
+    asm volatile("mov.u32 %0, %%tid.x;\n" : "=r"(thread));
+    return thread;
+}
+
+/* A value that is the same in a warp. From the maximum of equal values ptxas sees that it is; without, it takes the branches
+ * that hang on it for divergent, and the loop of a kernel grows by a hundred instructions. */
+__device__ __forceinline__ int same_in_warp(int value)
+{
+    return __reduce_max_sync(~0u, value);
+}
+
 /* The index-th tile, or `missing` past the last. */
 template <bool Lists> __device__ __forceinline__ int tile_at(const row_block_place &p, int index, int missing)
 {

@@ -5,7 +5,7 @@
 attend_kernel_entry sm90_attend_kernel(attend_kernel_key key)
 {
     const bool wide = key.head_dim == 128;
-    if (key.vote_keys != 0)
+    if (key.vote_keys != 0 || (key.exp == SPARGE_EXP_FAST && key.arithmetic != SPARGE_ARITHMETIC_INT8_FP8))
         return {};
     if (key.arithmetic == SPARGE_ARITHMETIC_F16)
         return wide ? sparge::sm90::entry_f16_d128(key) : sparge::sm90::entry_f16_d64(key);
