@@ -186,6 +186,7 @@ static const struct {
     {"sparge-int8-f16", "topk=0.4 block_q=64"},
     {"dense-int8-fp8", ""},
     {"sparge-int8-fp8", "topk=0.4"},
+    {"sparge-int8-fp8", "topk=0.4 block_q=64 block_k=128"},
 };
 /* The last ones round P to e4m3 under another reference than the portable kernels: how near they are to exact attention is
  * for property_methods to judge. */
@@ -193,34 +194,41 @@ enum { ROUNDED_ALIKE = 10 };
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
+static const struct {
+    int64_t lq, lk;
+    int32_t batch, heads_q, heads_kv, dim;
+} shapes[] = {
+    {1, 1, 1, 1, 1, 64},        {1, 700, 1, 2, 1, 128},    {77, 1, 2, 2, 2, 128},     {63, 65, 1, 2, 2, 64},
+    {64, 64, 1, 1, 1, 128},     {65, 63, 1, 1, 1, 128},    {127, 129, 1, 4, 2, 128},  {128, 192, 2, 2, 1, 64},
+    {129, 193, 1, 2, 2, 96},    {191, 383, 1, 3, 1, 64},   {192, 384, 2, 1, 1, 128},  {193, 385, 1, 2, 1, 128},
+    {300, 100, 1, 2, 2, 128},   {300, 333, 2, 4, 2, 104},  {257, 383, 1, 2, 1, 13},   {190, 450, 2, 2, 2, 40},
+    {576, 577, 1, 2, 2, 64},    {700, 1500, 1, 2, 1, 128}, {1500, 1430, 1, 2, 2, 64}, {129, 300, 2, 80, 40, 64},
+    {130, 513, 3, 64, 32, 128}, /* more row blocks than CTAs find room */
+};
+
+static sm90_case case_of(const char *method, const char *settings, size_t shape, int causal, int number)
+{
+    return (sm90_case){.method = method,
+                       .settings = settings,
+                       .is_nhd = number % 2,
+                       .problem = {.batch = shapes[shape].batch,
+                                   .heads_q = shapes[shape].heads_q,
+                                   .heads_kv = shapes[shape].heads_kv,
+                                   .seqlen_q = shapes[shape].lq,
+                                   .seqlen_k = shapes[shape].lk,
+                                   .head_dim = shapes[shape].dim,
+                                   .dtype = number / 2 % 2 ? SPARGE_BF16 : SPARGE_F16,
+                                   .causal = (sparge_causal)causal}};
+}
+
 static void the_kernels_agree_with_the_portable_ones(void **state)
 {
     const contexts *both = *state;
-    static const struct {
-        int64_t lq, lk;
-        int32_t batch, heads_q, heads_kv, dim;
-    } shapes[] = {
-        {1, 1, 1, 1, 1, 64},      {1, 700, 1, 2, 1, 128},    {77, 1, 2, 2, 2, 128},     {63, 65, 1, 2, 2, 64},
-        {64, 64, 1, 1, 1, 128},   {65, 63, 1, 1, 1, 128},    {127, 129, 1, 4, 2, 128},  {128, 192, 2, 2, 1, 64},
-        {129, 193, 1, 2, 2, 96},  {191, 383, 1, 3, 1, 64},   {192, 384, 2, 1, 1, 128},  {193, 385, 1, 2, 1, 128},
-        {300, 100, 1, 2, 2, 128}, {300, 333, 2, 4, 2, 104},  {257, 383, 1, 2, 1, 13},   {190, 450, 2, 2, 2, 40},
-        {576, 577, 1, 2, 2, 64},  {700, 1500, 1, 2, 1, 128}, {1500, 1430, 1, 2, 2, 64},
-    };
     int cases = 0;
     for (size_t i = 0; i < ROUNDED_ALIKE; i++)
         for (size_t j = 0; j < COUNT(shapes); j++)
             for (int causal = SPARGE_CAUSAL_NONE; causal <= SPARGE_CAUSAL_BOTTOM_RIGHT; causal++, cases++) {
-                const sm90_case c = {.method = methods[i].method,
-                                     .settings = methods[i].settings,
-                                     .is_nhd = cases % 2,
-                                     .problem = {.batch = shapes[j].batch,
-                                                 .heads_q = shapes[j].heads_q,
-                                                 .heads_kv = shapes[j].heads_kv,
-                                                 .seqlen_q = shapes[j].lq,
-                                                 .seqlen_k = shapes[j].lk,
-                                                 .head_dim = shapes[j].dim,
-                                                 .dtype = cases / 2 % 2 ? SPARGE_BF16 : SPARGE_F16,
-                                                 .causal = (sparge_causal)causal}};
+                const sm90_case c = case_of(methods[i].method, methods[i].settings, j, causal, cases);
                 side newest = open_side(both->newest, &c), portable = open_side(both->portable, &c);
                 poison(&newest, &c.problem);
                 poison(&portable, &c.problem);
@@ -230,6 +238,85 @@ static void the_kernels_agree_with_the_portable_ones(void **state)
                 close_side(&newest);
                 close_side(&portable);
             }
+}
+
+/* The relative L2 distance of two runs' outputs, over all rows; none may be further off than a row may. */
+static double distance(const side *got, const side *expected, const sm90_case *c, double row_may)
+{
+    const sparge_problem *p = &c->problem;
+    const sparge_tensor *o = &got->tensor[3];
+    uint16_t *a = case_download(got->context, o->data, tensor_bytes(o));
+    uint16_t *b = case_download(expected->context, expected->tensor[3].data, tensor_bytes(o));
+    double all_difference = 0, all_square = 0;
+    for (int64_t row = 0; row < (int64_t)p->batch * p->heads_q * p->seqlen_q; row++) {
+        const int64_t bh = row / p->seqlen_q, token = row % p->seqlen_q;
+        const int64_t at = bh / p->heads_q * o->stride[0] + bh % p->heads_q * o->stride[1] + token * o->stride[2];
+        double difference = 0, square = 0;
+        for (int64_t d = 0; d < p->head_dim; d++) {
+            const double x = (double)value_of(a[at + d], p->dtype), y = (double)value_of(b[at + d], p->dtype);
+            difference += (x - y) * (x - y);
+            square += y * y;
+        }
+        if (!(difference <= row_may * row_may * square)) {
+            char text[256];
+            describe(c, text, sizeof text);
+            fail_msg("%s: row %d of head %d is off by %g of its length %g", text, (int)token, (int)bh,
+                     sqrt(difference / square), sqrt(square));
+        }
+        all_difference += difference;
+        all_square += square;
+    }
+    free(a);
+    free(b);
+    return all_square > 0 ? sqrt(all_difference / all_square) : 0;
+}
+
+/* Runs that ask for the LSE have exact exponentials: those that do not must give the same bits with exp=exact, and otherwise
+ * differ by little more than the rounding of P to e4m3. */
+static void forms_of_the_exponential_are_near_the_exact_one(void **state)
+{
+    const contexts *both = *state;
+    static const struct {
+        const char *method, *settings;
+    } fp8[] = {
+        {"dense-int8-fp8", ""},
+        {"sparge-int8-fp8", "topk=0.4"},
+        {"sparge-int8-fp8", "topk=0.4 block_q=64 block_k=128"},
+    };
+    static const struct {
+        const char *exp;
+        double may, row_may;
+    } forms[] = {{"exact", 0, 0}, {"accurate", 0.035, 0.12}, {"fast", 0.06, 0.25}};
+    int cases = 0, differ[COUNT(forms)] = {0};
+    for (size_t i = 0; i < COUNT(fp8); i++)
+        for (size_t j = 0; j < COUNT(shapes); j++)
+            for (int causal = SPARGE_CAUSAL_NONE; causal <= SPARGE_CAUSAL_BOTTOM_RIGHT; causal++, cases++) {
+                const sm90_case c = case_of(fp8[i].method, fp8[i].settings, j, causal, cases);
+                side exact = open_side(both->newest, &c);
+                poison(&exact, &c.problem);
+                run(&exact, SPARGE_STAGE_ALL);
+                for (size_t f = 0; f < COUNT(forms); f++) {
+                    char text[160];
+                    snprintf(text, sizeof text, "%s%sexp=%s", c.settings, *c.settings ? " " : "", forms[f].exp);
+                    const sm90_case of_form = case_of(c.method, text, j, causal, cases);
+                    side form = open_side(both->newest, &of_form);
+                    poison(&form, &c.problem);
+                    sparge_free(form.context, form.lse);
+                    form.lse = NULL;
+                    run(&form, SPARGE_STAGE_ALL);
+                    const double off = distance(&form, &exact, &of_form, forms[f].row_may);
+                    differ[f] += off > 0;
+                    if (off > forms[f].may) {
+                        char what[256];
+                        describe(&of_form, what, sizeof what);
+                        fail_msg("%s: off by %g, more than %g", what, off, forms[f].may);
+                    }
+                    close_side(&form);
+                }
+                close_side(&exact);
+            }
+    assert_int_equal(differ[0], 0);
+    assert_true(differ[1] > 0 && differ[2] > 0); /* they ran */
 }
 
 /* Is the one kernel that attend launches of that generation: "sm80" or "sm90"? */
@@ -274,17 +361,21 @@ static void each_context_takes_its_kernels(void **state)
         }
 }
 
+/* With the LSE, and without. */
 static void repeated_runs_give_the_same_bits(void **state)
 {
     const contexts *both = *state;
-    for (size_t i = 0; i < COUNT(methods); i++) {
-        const sm90_case c = {.method = methods[i].method, .settings = methods[i].settings, .problem = small};
+    for (size_t i = 0; i < 2 * COUNT(methods); i++) {
+        const sm90_case c = {.method = methods[i / 2].method, .settings = methods[i / 2].settings, .problem = small};
         side s = open_side(both->newest, &c);
+        float *const lse_memory = s.lse;
         const size_t bytes = tensor_bytes(&s.tensor[3]);
         void *o = NULL, *lse = NULL;
         for (int turn = 0; turn < REPEATS; turn++) {
             poison(&s, &c.problem);
+            s.lse = i % 2 ? NULL : lse_memory;
             run(&s, turn == 0 ? SPARGE_STAGE_ALL : SPARGE_STAGE_ATTEND);
+            s.lse = lse_memory;
             void *again_o = case_download(s.context, s.tensor[3].data, bytes);
             void *again_lse = case_download(s.context, s.lse, lse_bytes(&c.problem));
             if (turn > 0) {
@@ -332,6 +423,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_context_takes_its_kernels),
         cmocka_unit_test(the_kernels_agree_with_the_portable_ones),
+        cmocka_unit_test(forms_of_the_exponential_are_near_the_exact_one),
         cmocka_unit_test(repeated_runs_give_the_same_bits),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

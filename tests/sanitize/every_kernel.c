@@ -262,13 +262,24 @@ static void run_types(sparge_context *context, const run_case *chosen, size_t co
 static void run_stand_ins(sparge_context *context)
 {
     static const run_case portable[] = {
-        {.method = "dense-f16", .settings = ""},      {.method = "sparge-f16", .settings = "topk=0.4 block_q=64"},
-        {.method = "dense-int8-f16", .settings = ""}, {.method = "sparge-int8-f16", .settings = "topk=0.4 block_q=64"},
-        {.method = "dense-int8-fp8", .settings = ""}, {.method = "sparge-int8-fp8", .settings = "topk=0.4"},
-    };
-    static const run_case without_lse[] = {
+        {.method = "dense-f16", .settings = ""},
+        {.method = "sparge-f16", .settings = "topk=0.4 block_q=64"},
+        {.method = "dense-int8-f16", .settings = ""},
+        {.method = "sparge-int8-f16", .settings = "topk=0.4 block_q=64"},
         {.method = "dense-int8-fp8", .settings = ""},
         {.method = "sparge-int8-fp8", .settings = "topk=0.4"},
+        {.method = "sparge-int8-fp8", .settings = "topk=0.4 block_q=64"},
+    };
+    static const run_case without_lse[] = {
+        {.method = "dense-int8-fp8", .settings = "exp=exact"},
+        {.method = "dense-int8-fp8", .settings = "exp=accurate"},
+        {.method = "dense-int8-fp8", .settings = "exp=fast"},
+        {.method = "sparge-int8-fp8", .settings = "topk=0.4 exp=exact"},
+        {.method = "sparge-int8-fp8", .settings = "topk=0.4 exp=accurate"},
+        {.method = "sparge-int8-fp8", .settings = "topk=0.4 exp=fast"},
+        {.method = "sparge-int8-fp8", .settings = "topk=0.4 block_q=64 exp=exact"},
+        {.method = "sparge-int8-fp8", .settings = "topk=0.4 block_q=64 exp=accurate"},
+        {.method = "sparge-int8-fp8", .settings = "topk=0.4 block_q=64 exp=fast"},
     };
     cuda_context_of(context)->portable = 1;
     run_types(context, portable, COUNT(portable), 1);
