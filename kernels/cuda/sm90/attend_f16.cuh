@@ -24,7 +24,7 @@
  *   signals             K(j) empty              V(j-1) empty
  *
  * P is 2^(score - m), where m, the row's reference, is raised to the largest score only when that is more than `headroom`
- * above it: seldom, so that O is hardly ever rescaled, and the warp that does it first waits for the product that runs. P
+ * above it: seldom, so that O is hardly ever rescaled, which then is done after the product that runs. P
  * stays in the registers that the product reads, so S is packed into it only when that is done. The consumers are not
  * kept in step: while one packs, the other's products run.
  *
@@ -160,6 +160,8 @@ template <typename S> struct row_pair {
     float s[S::Keys / 2]; /* scores; then P */
     float o[S::D / 2];
     float m[2], l[2];
+    bool raised;    /* references of the warp, so that O is still to be multiplied by alpha */
+    float alpha[2]; /* of its rows, if so */
     /* Is a reference of the warp so low that a negative score could be more than `headroom` above it? If not, a thread whose
      * scores of a turn are all negative has no need to know how large they are. */
     bool low;
@@ -171,6 +173,7 @@ template <typename S> struct row_pair {
             o[i] = 0;
         m[0] = m[1] = no_reference;
         l[0] = l[1] = 0;
+        raised = false;
         low = true;
     }
 
@@ -180,21 +183,27 @@ template <typename S> struct row_pair {
     {
         if (!__any_sync(~0u, fmaf(top[0], scale_log2, -m[0]) > headroom || fmaf(top[1], scale_log2, -m[1]) > headroom))
             return;
-        ptx::wgmma_wait<0>();
-        ptx::wgmma_pin(o);
+        raised = true;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const float raised = fmaxf(m[h], quad_max(top[h]) * scale_log2);
-            const float alpha = exp2_approx(m[h] - raised);
-            m[h] = raised;
-            l[h] *= alpha;
-#pragma unroll
-            for (int i = 0; i < S::D / 8; i++) {
-                o[4 * i + 2 * h] *= alpha;
-                o[4 * i + 2 * h + 1] *= alpha;
-            }
+            const float to = fmaxf(m[h], quad_max(top[h]) * scale_log2);
+            alpha[h] = exp2_approx(m[h] - to);
+            m[h] = to;
+            l[h] *= alpha[h];
         }
         low = __any_sync(~0u, m[0] < -headroom || m[1] < -headroom);
+    }
+
+    /* When the product that ran is done, and all warps of the group have waited for it: not where references are raised, for
+     * the wait is the group's. */
+    __device__ __forceinline__ void rescale()
+    {
+        if (!raised)
+            return;
+        raised = false;
+#pragma unroll
+        for (int i = 0; i < S::D / 2; i++)
+            o[i] *= alpha[i / 2 % 2];
     }
 
     /* The largest scores of the thread's own columns. */
@@ -326,7 +335,7 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
         for (const CUtensorMap *map : {&maps.q, &maps.k, &maps.v})
             ptx::prefetch_tensormap(map);
         ptx::mbarrier_init(memory.q_full, 1);
-        ptx::mbarrier_init(memory.q_empty, S::Consumers);
+        ptx::mbarrier_init(memory.q_empty, S::Consumers * warpgroup);
         for (int i = 0; i < 2; i++)
             for (const typename S::ring *r : {&k, &v}) {
                 ptx::mbarrier_init(r->full(i), 1);
@@ -408,6 +417,7 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
             if (!is_whole<S, Lists>(p, 0, whole))
                 mask_scores<S, Lists>(rows.s, p, 0, args, first_row);
             rows.softmax(args.scale_log2);
+            rows.rescale();
             pack_probabilities();
             if (end > first + 1)
                 k.wait_full(first + 1);
@@ -438,12 +448,11 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
                 ptx::wgmma_pin(rows.o);
                 if (signals)
                     ptx::mbarrier_arrive(v.empty(j - 1));
+                rows.rescale();
                 pack_probabilities();
             }
         }
-        ptx::bar_sync(1 + consumer, warpgroup); /* all four warps are done with Q and `work` */
-        if (signals)
-            ptx::mbarrier_arrive(memory.q_empty);
+        ptx::mbarrier_arrive(memory.q_empty); /* each thread has read `work`, and its warp's products Q */
         if (end > first) {
             v.wait_full(end - 1);
             start_output(end - 1);

@@ -10,8 +10,8 @@
  *
  * S is s32; its scale is that of the row block's Q times that of the tile's K, so a row's largest score is the larger of
  * two integer maxima, each times its scale. P is 2^(score - m), where m, the row's reference, is raised to the largest
- * score only when that is more than `headroom` above it: seldom, so that O is hardly ever rescaled, and the warp that does
- * it first waits for the product that runs. S's registers become words of P without leaving the thread.
+ * score only when that is more than `headroom` above it: seldom, so that O is hardly ever rescaled, which then is
+ * done after the product that runs. S's registers become words of P without leaving the thread.
  *
  * Shared memory: room for Q, then Stages stages of K, then of V, each a turn's. Rows of Q and K are as wide as their
  * swizzle, D bytes; V lies in pieces of 64 channels (pieces.cuh). O is staged where Q was.
@@ -80,6 +80,8 @@ template <typename T16, typename S> struct row_pair {
     float o[S::D / 2];
     uint32_t p[S::keys / 16][4];
     float m[2], l[2]; /* reference in log2 units, sum of the thread's P */
+    bool raised;      /* references of the warp, so that O is still to be multiplied by alpha */
+    float alpha[2];   /* of its rows, if so */
 
     __device__ __forceinline__ void clear()
     {
@@ -88,6 +90,7 @@ template <typename T16, typename S> struct row_pair {
             o[i] = 0;
         m[0] = m[1] = -CUDART_INF_F;
         l[0] = l[1] = 0;
+        raised = false;
     }
 
     /* Raises the references that a turn's largest scores have left behind. */
@@ -95,21 +98,26 @@ template <typename T16, typename S> struct row_pair {
     {
         if (!__any_sync(~0u, top[0] > m[0] + headroom || top[1] > m[1] + headroom))
             return;
-        ptx::wgmma_wait<0>();
-        ptx::wgmma_pin(o);
+        raised = true;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            if (!(top[h] > m[h] + headroom))
-                continue;
-            const float alpha = exp2_approx(m[h] - top[h]);
-            m[h] = top[h];
-            l[h] *= alpha;
-#pragma unroll
-            for (int i = 0; i < S::D / 8; i++) {
-                o[4 * i + 2 * h] *= alpha;
-                o[4 * i + 2 * h + 1] *= alpha;
-            }
+            const float to = fmaxf(m[h], quad_max(top[h]));
+            alpha[h] = m[h] == to ? 1 : exp2_approx(m[h] - to); /* both may be -inf */
+            m[h] = to;
+            l[h] *= alpha[h];
         }
+    }
+
+    /* When the product that ran is done, and all warps of the group have waited for it: not where references are raised, for
+     * the wait is the group's. */
+    __device__ __forceinline__ void rescale()
+    {
+        if (!raised)
+            return;
+        raised = false;
+#pragma unroll
+        for (int i = 0; i < S::D / 2; i++)
+            o[i] *= alpha[i / 2 % 2];
     }
 
     /* Scores -> P. scale: of each tile's scores, to log2 units. seen[t][h]: keys of tile t that row h sees. */
@@ -136,7 +144,6 @@ template <typename T16, typename S> struct row_pair {
                 if (!Masked || most != INT_MIN)
                     top[h] = fmaxf(top[h], static_cast<float>(most) * scale[x]);
             }
-            top[h] = quad_max(top[h]);
         }
         raise(top);
 #pragma unroll
@@ -281,6 +288,7 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
             ptx::mbarrier_arrive(k.empty(0));
         softmax();
         look_ahead(1);
+        state.rescale();
         state.pack();
 #pragma unroll 1
         for (int j = 1; j < turns; j++) {
@@ -298,6 +306,7 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
             ptx::wgmma_pin(state.o);
             if (signals)
                 ptx::mbarrier_arrive(v.empty(j - 1));
+            state.rescale();
             state.pack();
         }
         v.wait_full(turns - 1);

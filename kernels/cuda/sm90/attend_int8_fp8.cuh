@@ -174,6 +174,8 @@ template <typename S, exponential Form, bool Lse> struct consumer_state {
     float o[S::o_registers], quarter[2]; /* column D: a quarter of the sum of P, the first lane's of each four */
     uint32_t t[S::t_registers], p[S::p_words], next_p[S::p_words]; /* of the running product, of the next one */
     float m[2], l[2]; /* reference in log2 units; sum of P, of kernels that store the LSE */
+    bool moved;       /* references of the warp, so that O and T are still to be multiplied by alpha */
+    float alpha[2];   /* of its rows, if so */
     /* The thread's largest P since m was set: of packed turns as packed_turn::largest(), of exact ones the exponent's bits. */
     uint32_t largest[2];
 
@@ -183,9 +185,11 @@ template <typename S, exponential Form, bool Lse> struct consumer_state {
         for (int i = 0; i < S::o_registers; i++)
             o[i] = 0;
         clear_t();
+        moved = false;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             m[h] = -CUDART_INF_F;
+            alpha[h] = 1;
             l[h] = quarter[h] = 0;
             largest[h] = none();
         }
@@ -233,30 +237,37 @@ template <typename S, exponential Form, bool Lse> struct consumer_state {
             return packed_turn<Form, S::tiles>::exponent_of(largest[h]);
     }
 
-    /* New references, when the product that runs is done: no P of the old ones may be on the way. */
+    /* New references for P that is made from now on. */
     __device__ __forceinline__ void set_references(const float (&to)[2])
     {
-        ptx::wgmma_wait<0>();
-        ptx::wgmma_pin(t);
-        flush();
-        clear_t();
+        moved = true;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const float alpha = m[h] == to[h] ? 1 : exp2_approx(m[h] - to[h]); /* both may be -inf */
+            const float factor = m[h] == to[h] ? 1 : exp2_approx(m[h] - to[h]); /* both may be -inf */
             m[h] = to[h];
-            l[h] *= alpha;
-            quarter[h] *= alpha;
+            alpha[h] *= factor;
+            l[h] *= factor;
             largest[h] = none();
-#pragma unroll
-            for (int i = 0; i < S::o_registers / 4; i++) {
-                o[4 * i + 2 * h] *= alpha;
-                o[4 * i + 2 * h + 1] *= alpha;
-            }
         }
     }
 
+    /* When the product that ran is done, and all warps of the group have waited for it: not where references are set, for the
+     * wait is the group's. T must have been counted. */
+    __device__ __forceinline__ void rescale()
+    {
+#pragma unroll
+        for (int i = 0; i < S::o_registers; i++)
+            o[i] *= alpha[i / 2 % 2];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            quarter[h] *= alpha[h];
+            alpha[h] = 1;
+        }
+        moved = false;
+    }
+
     /* If a turn's largest scores, top of the thread's own columns, have left references behind, raises all those of the warp
-     * that are lower. The other warps of the group wait meanwhile: it must be rare. */
+     * that are lower. The other warps of the group wait for the one that does: it must be rare. */
     __device__ __forceinline__ void raise(const float (&top)[2], float wanted)
     {
         if (!__any_sync(~0u, top[0] > m[0] + p_headroom || top[1] > m[1] + p_headroom))
@@ -510,11 +521,6 @@ __device__ __forceinline__ uint32_t attend_rows(const attend_args &args, uint32_
         state.template softmax<true>(scale, seen, wanted_exponent(turn));
     };
 
-    const auto leave_q = [&] {
-        ptx::bar_sync(1 + consumer, warpgroup); /* all four warps are done with Q and `work` */
-        if (signals)
-            ptx::mbarrier_arrive(memory.q_empty);
-    };
     if (turns > 0) {
         packed_turn<Form, S::tiles> packed;
         look_ahead(0);
@@ -531,6 +537,7 @@ __device__ __forceinline__ uint32_t attend_rows(const attend_args &args, uint32_
             look_ahead(1);
             softmax(0, packed, false, is_whole, scale);
         }
+        state.rescale(); /* zeros */
         state.take_p(zero);
         bool add = false; /* to T */
         uint32_t k_is_there = 0, v_is_there = 0;
@@ -569,13 +576,15 @@ __device__ __forceinline__ uint32_t attend_rows(const attend_args &args, uint32_
             v.next();
             if (!add) {
                 state.flush();
-            } else if (j % S::turns_of_t == S::turns_of_t / 2 && state.t_is_full()) {
+            } else if (state.moved || (j % S::turns_of_t == S::turns_of_t / 2 && state.t_is_full())) {
                 state.flush();
                 state.clear_t();
             }
+            if (state.moved)
+                state.rescale();
             state.take_p(zero);
         }
-        leave_q();
+        ptx::mbarrier_arrive(memory.q_empty); /* each thread has read `work`, and its warp's products Q */
         ptx::mbarrier_wait_parity(v.full(), v.parity);
         start_output(add);
         ptx::wgmma_wait<0>();
@@ -585,7 +594,7 @@ __device__ __forceinline__ uint32_t attend_rows(const attend_args &args, uint32_
         v.next();
         state.flush();
     } else {
-        leave_q();
+        ptx::mbarrier_arrive(memory.q_empty);
     }
     /* Finds the place again instead of keeping it in registers that the loop needs. */
     asm volatile("" : "+r"(work));
@@ -614,7 +623,7 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
     write_quarters<S>(raw + (v.data - raw_shared));
     if (threadIdx.x == 0) {
         ptx::mbarrier_init(memory.q_full, 1);
-        ptx::mbarrier_init(memory.q_empty, S::Consumers);
+        ptx::mbarrier_init(memory.q_empty, S::Consumers * warpgroup);
         for (int i = 0; i < S::stages; i++)
             for (const stage_ring *r : {&k, &v}) {
                 ptx::mbarrier_init(r->barriers + 8 * i, 1);
