@@ -38,21 +38,6 @@ __device__ __forceinline__ uint32_t e4m3x4_of_f16(uint32_t low, uint32_t high)
     return d;
 }
 
-/* Four f32 as four e4m3, saturating, a lowest. */
-__device__ __forceinline__ uint32_t e4m3x4_of_f32(float a, float b, float c, float d)
-{
-    uint32_t word;
-    asm("{\n"
-        ".reg .b16 low, high;\n"
-        "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
-        "cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
-        "mov.b32 %0, {low, high};\n"
-        "}\n"
-        : "=r"(word)
-        : "f"(a), "f"(b), "f"(c), "f"(d));
-    return word;
-}
-
 /* 1 / x to 1 ulp; of subnormal numbers, infinity. */
 __device__ __forceinline__ float reciprocal(float x)
 {

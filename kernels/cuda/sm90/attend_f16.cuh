@@ -201,9 +201,7 @@ template <typename S> struct row_pair {
         if (!raised)
             return;
         raised = false;
-#pragma unroll
-        for (int i = 0; i < S::D / 2; i++)
-            o[i] *= alpha[i / 2 % 2];
+        scale_rows(o, alpha);
     }
 
     /* The largest scores of the thread's own columns. */

@@ -22,9 +22,8 @@
 #ifndef SPARGE_SM90_ATTEND_INT8_F16_CUH
 #define SPARGE_SM90_ATTEND_INT8_F16_CUH
 
-#include <limits.h>
-
 #include "../ptx/wgmma_8bit.cuh"
+#include "int8_scores.cuh"
 #include "pieces.cuh"
 
 namespace sparge::sm90
@@ -115,9 +114,7 @@ template <typename T16, typename S> struct row_pair {
         if (!raised)
             return;
         raised = false;
-#pragma unroll
-        for (int i = 0; i < S::D / 2; i++)
-            o[i] *= alpha[i / 2 % 2];
+        scale_rows(o, alpha);
     }
 
     /* Scores -> P. scale: of each tile's scores, to log2 units. seen[t][h]: keys of tile t that row h sees. */
@@ -126,25 +123,7 @@ template <typename T16, typename S> struct row_pair {
     {
         const int lane_key = static_cast<int>(threadIdx.x) % 4 * 2;
         float top[2];
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            top[h] = -CUDART_INF_F;
-#pragma unroll
-            for (int x = 0; x < S::tiles; x++) {
-                int32_t most = INT_MIN;
-#pragma unroll
-                for (int i = 0; i < 8; i++) {
-                    int32_t(&pair)[2] = reinterpret_cast<int32_t(&)[2]>(s[4 * (8 * x + i) + 2 * h]);
-                    if constexpr (Masked)
-#pragma unroll
-                        for (int e = 0; e < 2; e++)
-                            pair[e] = i * 8 + e + lane_key < seen[x][h] ? pair[e] : INT_MIN;
-                    most = __vimax3_s32(most, pair[0], pair[1]);
-                }
-                if (!Masked || most != INT_MIN)
-                    top[h] = fmaxf(top[h], static_cast<float>(most) * scale[x]);
-            }
-        }
+        largest_scores<Masked>(s, scale, seen, lane_key, top);
         raise(top);
 #pragma unroll
         for (int h = 0; h < 2; h++) {
@@ -314,7 +293,7 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
         ptx::wgmma_wait<0>();
         ptx::wgmma_pin(state.o);
     }
-    store_rows<T16, S, true>(args, p, consumer, raw + (q_shared - raw_shared), state.o, state.m, state.l);
+    store_rows<T16, S>(args, p, consumer, raw + (q_shared - raw_shared), state.o, state.m, state.l);
 }
 
 template <typename T16, typename S, bool Lists> attend_kernel_entry entry_int8_f16()

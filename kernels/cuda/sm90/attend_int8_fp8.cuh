@@ -31,11 +31,9 @@
 #ifndef SPARGE_SM90_ATTEND_INT8_FP8_CUH
 #define SPARGE_SM90_ATTEND_INT8_FP8_CUH
 
-#include <limits.h>
-#include <type_traits>
-
 #include "../ptx/wgmma_8bit.cuh"
 #include "methods/recipe.h"
+#include "int8_scores.cuh"
 #include "packed_exp.cuh"
 #include "pieces.cuh"
 
@@ -255,9 +253,7 @@ template <typename S, exponential Form, bool Lse> struct consumer_state {
      * wait is the group's. T must have been counted. */
     __device__ __forceinline__ void rescale()
     {
-#pragma unroll
-        for (int i = 0; i < S::o_registers; i++)
-            o[i] *= alpha[i / 2 % 2];
+        scale_rows(o, alpha);
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             quarter[h] *= alpha[h];
@@ -300,25 +296,7 @@ template <typename S, exponential Form, bool Lse> struct consumer_state {
     {
         const int lane_key = thread_anew() % 4 * 2;
         float top[2];
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            top[h] = -CUDART_INF_F;
-#pragma unroll
-            for (int x = 0; x < S::tiles; x++) {
-                int32_t most = INT_MIN;
-#pragma unroll
-                for (int i = 0; i < 8; i++) {
-                    int32_t(&pair)[2] = reinterpret_cast<int32_t(&)[2]>(s[4 * (8 * x + i) + 2 * h]);
-                    if constexpr (Masked)
-#pragma unroll
-                        for (int e = 0; e < 2; e++)
-                            pair[e] = i * 8 + e + lane_key < seen[x][h] ? pair[e] : INT_MIN;
-                    most = __vimax3_s32(most, pair[0], pair[1]);
-                }
-                if (!Masked || most != INT_MIN)
-                    top[h] = fmaxf(top[h], static_cast<float>(most) * scale[x]);
-            }
-        }
+        largest_scores<Masked>(s, scale, seen, lane_key, top);
         raise(top, wanted);
         float shift[2];
 #pragma unroll
@@ -338,7 +316,7 @@ template <typename S, exponential Form, bool Lse> struct consumer_state {
                 if constexpr (Lse)
                     l[h] += value[e];
             }
-            next_p[word] = ptx::e4m3x4_of_f32(value[0], value[1], value[2], value[3]);
+            next_p[word] = pack_e4m3(value[0], value[1], value[2], value[3]);
         });
     }
 

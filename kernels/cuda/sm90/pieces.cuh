@@ -54,9 +54,8 @@ __device__ __forceinline__ void load_turn(const ring<Stages, S::tiles * S::piece
                                          tile[t] * tile_keys, p.kv_head, p.batch);
 }
 
-/* Divides, rounds, and stores a consumer's rows, by way of `stage`, where its rows of Q were. Offset: the LSE may have
- * one. */
-template <typename T16, typename S, bool Offset>
+/* Divides, rounds, and stores a consumer's rows, by way of `stage`, where its rows of Q were. */
+template <typename T16, typename S>
 __device__ __forceinline__ void store_rows(const attend_args &args, const row_block_place &p, int consumer, char *stage,
                                            const float (&o)[S::D / 2], const float (&m)[2], const float (&l)[2])
 {
@@ -75,7 +74,7 @@ __device__ __forceinline__ void store_rows(const attend_args &args, const row_bl
         if (args.lse && lane % 4 == 0 && row < args.seqlen_q) {
             const int64_t index = p.batch_head * args.seqlen_q + row;
             float lse = sum > 0 ? (m[h] + log2f(sum)) * CUDART_LN2_F : -CUDART_INF_F;
-            if (Offset && args.lse_offset)
+            if (args.lse_offset)
                 lse += args.lse_offset[index];
             args.lse[index] = lse;
         }

@@ -67,6 +67,14 @@ template <typename S, bool Lists> __device__ __forceinline__ row_block_place fin
     return place_of<S, Lists>(args, row_block_number<Lists>(args, work));
 }
 
+/* Multiplies two rows, as wgmma lays them out, by a factor each. */
+template <int N> __device__ __forceinline__ void scale_rows(float (&o)[N], const float (&factor)[2])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        o[i] *= factor[i / 2 % 2];
+}
+
 /* What a producer does when the queue is empty: after all CTAs have, it is as it was. */
 __device__ __forceinline__ void leave_queue(const attend_args &args)
 {
