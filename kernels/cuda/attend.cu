@@ -209,7 +209,7 @@ sparge_status cuda_attend_plan(sparge_plan *plan)
                                    problem.head_dim <= 64 ? 64 : 128,
                                    free_rows ? 0 : recipe.block_q,
                                    recipe.select != SPARGE_SELECT_ALL,
-                                   recipe.scales == SPARGE_SCALES_BLOCK,
+                                   recipe.scales == SPARGE_SCALES_BLOCK ? recipe.block_k : 0,
                                    recipe.exp,
                                    votes ? recipe.block_k : 0};
     state->kernel = choose_kernel(cuda_context_of(plan->context), key);

@@ -86,13 +86,13 @@ typedef struct attend_kernel_entry {
 /* Which kernel; `arithmetic` is a sparge_arithmetic. */
 typedef struct attend_kernel_key {
     int arithmetic;
-    int bf16;         /* non-zero: bfloat16 instead of binary16 */
-    int head_dim;     /* 64 or 128 */
-    int rows;         /* 64 or 128; 0: the kernel's choice, for all tiles without lists */
-    int lists;        /* non-zero: over lists of tiles */
-    int block_scales; /* INT8: non-zero: one scale a block of Q and of K */
-    int exp;          /* a sparge_exp; kernels with one form of exponential only do not look */
-    int vote_keys;    /* with the PV skip: keys that are voted on together, 64 or 128; 0: without */
+    int bf16;       /* non-zero: bfloat16 instead of binary16 */
+    int head_dim;   /* 64 or 128 */
+    int rows;       /* 64 or 128; 0: the kernel's choice, for all tiles without lists */
+    int lists;      /* non-zero: over lists of tiles */
+    int scale_keys; /* INT8: keys of a block of K, 64 or 128, if it and each block of Q have one scale; else 0 */
+    int exp;        /* a sparge_exp; kernels with one form of exponential only do not look */
+    int vote_keys;  /* with the PV skip: keys that are voted on together, 64 or 128; 0: without */
 } attend_kernel_key;
 
 #ifdef __cplusplus

@@ -107,6 +107,18 @@ static uint32_t __vmaxs2(uint32_t a, uint32_t b)
 {
     return of_halves(a, b, larger);
 }
+static int smaller(int a, int b)
+{
+    return a < b ? a : b;
+}
+static uint32_t __vmins2(uint32_t a, uint32_t b)
+{
+    return of_halves(a, b, smaller);
+}
+static uint32_t __vimax3_s16x2(uint32_t a, uint32_t b, uint32_t c)
+{
+    return __vmaxs2(__vmaxs2(a, b), c);
+}
 static uint32_t __viaddmax_s16x2(uint32_t a, uint32_t b, uint32_t c)
 {
     return __vmaxs2(of_halves(a, b, sum), c);
@@ -138,11 +150,24 @@ using sparge::sm90::packed_turn;
 
 static const float p_exponent = 6; /* as in the kernel */
 
-/* Scores S = 256 y + 128: in the middle of what S >> 8 cuts off, so that the cut itself is no error. */
-template <exponential Form> static double weight_of(packed_turn<Form, 1> &turn, int h, int y, uint32_t *pair)
+/* Of the score S = 256 y + 128, in the middle of what S >> 8 cuts off, so that the cut itself is no error: the weight, what it
+ * was rounded from, and the row's largest. */
+struct weight {
+    double rounded, value;
+    uint32_t largest;
+};
+
+template <exponential Form> static weight weight_of(const packed_turn<Form, 1> &turn, int y)
 {
-    *pair = turn.pair(0, h, 256 * y + 128, 256 * y + 128);
-    return e4m3_value(turn.word(*pair, *pair) & 0xff);
+    const int32_t score = 256 * y + 128, scores[4] = {score, score, score, score};
+    uint32_t largest = sparge::sm90::f16_ones;
+    const uint32_t word = turn.word(0, 0, scores, largest), pair = turn.pair(0, 0, score, score);
+    assert_int_equal(word, (word & 0xff) * 0x01010101u);
+    const double rounded = e4m3_value(word & 0xff);
+    if constexpr (Form == exponential::accurate)
+        return {rounded, f16_value(turn.averaged(0, 0, pair) & 0xffff), largest};
+    else
+        return {rounded, rounded, largest};
 }
 
 template <exponential Form> static void check_row(float unit, float m, double least, double most)
@@ -150,19 +175,20 @@ template <exponential Form> static void check_row(float unit, float m, double le
     using form = packed_form<Form>;
     const float scale[1] = {unit / 256}, references[2] = {m, m};
     packed_turn<Form, 1> turn;
-    if (!turn.start(scale, references, p_exponent, true))
+    if (!turn.holds(references, p_exponent) || !turn.start(scale, references, p_exponent))
         fail_msg("unit %g, m %g: refused", (double)unit, (double)m);
     const int first = static_cast<int>(floor((m - 40) / unit)), last = static_cast<int>(floor((m + 4) / unit));
     double before = 0;
     for (int y = first; y <= last && y < 8192; y++) {
         if (y < -8192)
             continue;
-        uint32_t pair;
         const double exponent = (double)unit * (y + 0.5) - (double)m + (double)p_exponent;
-        turn.most[0][0] = 0;
-        const double weight = weight_of(turn, 0, y, &pair), exact = exp2(exponent);
-        const uint32_t largest = turn.largest(0);
+        const struct weight made = weight_of(turn, y);
+        const double weight = made.rounded, exact = exp2(exponent), value = made.value;
+        const uint32_t largest = made.largest;
         const bool above = turn.above(largest, sparge::sm90::f16_ones);
+        if (turn.above(turn.bounded(largest), sparge::sm90::f16_ones) || (!above && turn.bounded(largest) != largest))
+            fail_msg("unit %g, m %g, y %d: bounded to %x", (double)unit, (double)m, y, turn.bounded(largest));
         if (exponent > 8.95 && !above)
             fail_msg("unit %g, m %g, y %d: 2^%g passes for a weight that P can be", (double)unit, (double)m, y,
                      exponent);
@@ -175,8 +201,6 @@ template <exponential Form> static void check_row(float unit, float m, double le
         before = weight;
         if (exponent < form::low - 0.1 && weight != 0)
             fail_msg("unit %g, m %g, y %d: 2^%g is %g, not 0", (double)unit, (double)m, y, exponent, weight);
-        /* Of `accurate` what is to be rounded to e4m3, of `fast` the code. */
-        const double value = Form == exponential::accurate ? f16_value(pair & 0xffff) : weight;
         if (exponent > -5.9 && !(value >= exact * least && value <= exact * most))
             fail_msg("unit %g, m %g, y %d: 2^%g is %g, off by %g", (double)unit, (double)m, y, exponent, value,
                      value / exact - 1);
@@ -222,15 +246,19 @@ template <exponential Form> static void check_refusals()
     packed_turn<Form, 1> turn;
     for (const float unit : units) {
         const float scale[1] = {unit / 256};
-        assert_false(turn.start(scale, good, p_exponent, true));
+        assert_false(turn.start(scale, good, p_exponent));
     }
-    const float scale[1] = {form::most_unit / 256};
-    assert_true(turn.start(scale, good, p_exponent, true));
-    assert_false(turn.start(scale, good, p_exponent, false));
+    const float bounds[] = {form::least_unit, form::most_unit};
+    for (const float unit : bounds) {
+        const float scale[1] = {unit / 256};
+        assert_true(turn.start(scale, good, p_exponent));
+    }
+    assert_true(turn.holds(good, p_exponent));
     const float references[] = {-INFINITY, INFINITY, NAN, 20000 * form::most_unit, -20000 * form::most_unit};
     for (const float m : references) {
-        const float bad[2] = {0, m};
-        assert_false(turn.start(scale, bad, p_exponent, true));
+        const float low[2] = {0, m}, high[2] = {m, 0};
+        assert_false(turn.holds(low, p_exponent));
+        assert_false(turn.holds(high, p_exponent));
     }
 }
 

@@ -14,12 +14,18 @@
 namespace sparge::ptx
 {
 
+/* An address as descriptors have it. */
+__device__ __forceinline__ uint32_t wgmma_address(uint32_t shared)
+{
+    return (shared & 0x3ffff) >> 4;
+}
+
 /* An operand `bytes` further on has a descriptor larger by bytes / 16. */
-template <int RowBytes> __device__ __forceinline__ uint64_t wgmma_descriptor_8bit(uint32_t shared)
+template <int RowBytes> __device__ __forceinline__ uint64_t wgmma_descriptor_8bit(uint32_t address)
 {
     static_assert(RowBytes == 128 || RowBytes == 64, "a swizzle as wide as a row");
     constexpr uint64_t swizzle = RowBytes == 128 ? 1 : 2, next_rows = 8 * RowBytes;
-    return static_cast<uint64_t>((shared & 0x3ffff) >> 4) | next_rows >> 4 << 32 | swizzle << 62;
+    return static_cast<uint64_t>(address) | next_rows >> 4 << 32 | swizzle << 62;
 }
 
 #define SPARGE_D_4(i) "+r"(d[i]), "+r"(d[i + 1]), "+r"(d[i + 2]), "+r"(d[i + 3])

@@ -256,61 +256,27 @@ template <typename S> struct row_pair {
     }
 };
 
-/* Lane i of each four gets word i of all four, in their order. */
-__device__ __forceinline__ void transpose_quad(uint32_t (&word)[4])
-{
-#pragma unroll
-    for (int bit = 1; bit < 4; bit *= 2) { /* swaps with the lane whose number differs in the bit */
-        const bool high = threadIdx.x & bit;
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            if (i & bit)
-                continue;
-            const uint32_t other = __shfl_xor_sync(~0u, high ? word[i] : word[i | bit], bit);
-            word[i] = high ? other : word[i];
-            word[i | bit] = high ? word[i | bit] : other;
-        }
-    }
-}
-
-/* Divides, rounds and stores a consumer's rows. Four lanes share a row, and of each eight channels have two; they hand
- * these to each other until lane i has all of the i-th of four eights. */
+/* Divides, rounds and stores a consumer's rows. */
 template <typename T16, typename S>
 __device__ __forceinline__ void store_rows(const attend_args &args, const row_block_place &p, int consumer,
                                            const row_pair<S> &rows)
 {
-    const int lane = static_cast<int>(threadIdx.x) % 32, quarter = lane % 4;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
     const int first = p.first_row + consumer * 64 + static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 + lane / 4;
-    char *out = static_cast<char *>(args.o.data) + (p.batch * args.o.batch_stride + p.head * args.o.head_stride) * 2;
+    float inverse[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         const int row = first + h * 8;
         const float sum = quad_sum(rows.l[h]);
-        const float inverse = sum > 0 ? 1 / sum : 0;
-        if (args.lse && quarter == 0 && row < args.seqlen_q)
+        inverse[h] = sum > 0 ? 1 / sum : 0;
+        if (args.lse && lane % 4 == 0 && row < args.seqlen_q)
             args.lse[p.batch_head * args.seqlen_q + row] =
                 sum > 0 ? (rows.m[h] + log2f(sum)) * CUDART_LN2_F : -CUDART_INF_F;
-#pragma unroll
-        for (int d = 0; d < S::D / 8; d += 4) {
-            uint32_t word[4]; /* of the four eights; then of the lane's eight */
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int at = 4 * (d + i) + 2 * h;
-                word[i] = pack(rows.o[at] * inverse, rows.o[at + 1] * inverse, T16());
-            }
-            transpose_quad(word);
-            const int channel = (d + quarter) * 8;
-            const bool exists = row < args.seqlen_q && channel < args.head_dim;
-            char *to = out + row * args.o.token_stride * 2 + channel * 2;
-            if (exists && !args.o_scalar)
-                *reinterpret_cast<uint4 *>(to) = make_uint4(word[0], word[1], word[2], word[3]);
-            if (args.o_scalar)
-#pragma unroll
-                for (int e = 0; e < 8; e++)
-                    if (exists && channel + e < args.head_dim)
-                        reinterpret_cast<uint16_t *>(to)[e] = static_cast<uint16_t>(word[e / 2] >> e % 2 * 16);
-        }
     }
+    store_eights<S::D>(args, p, first, [&](int eight, int h) {
+        const int at = 4 * eight + 2 * h;
+        return pack(rows.o[at] * inverse[h], rows.o[at + 1] * inverse[h], T16());
+    });
 }
 
 template <typename T16, typename S, bool Lists>

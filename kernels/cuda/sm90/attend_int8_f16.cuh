@@ -208,8 +208,8 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
     row_pair<T16, S> state;
     state.clear();
     const auto start_scores = [&](int turn) {
-        const uint64_t a = ptx::wgmma_descriptor_8bit<S::D>(q_shared + consumer * box_bytes);
-        const uint64_t b = ptx::wgmma_descriptor_8bit<S::D>(k.at(turn));
+        const uint64_t a = ptx::wgmma_descriptor_8bit<S::D>(ptx::wgmma_address(q_shared + consumer * box_bytes));
+        const uint64_t b = ptx::wgmma_descriptor_8bit<S::D>(ptx::wgmma_address(k.at(turn)));
         ptx::wgmma_fence();
 #pragma unroll
         for (int step = 0; step < S::D / 32; step++)
@@ -317,7 +317,7 @@ template <typename T16, typename Rows128, typename Rows64> attend_kernel_entry e
 
 template <typename Rows128, typename Rows64> attend_kernel_entry entry_int8_f16(const attend_kernel_key &key)
 {
-    if (!key.block_scales)
+    if (key.scale_keys == 0)
         return {};
     return key.bf16 ? entry_int8_f16<__nv_bfloat16, Rows128, Rows64>(key.rows, key.lists)
                     : entry_int8_f16<__half, Rows128, Rows64>(key.rows, key.lists);

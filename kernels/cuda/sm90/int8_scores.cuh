@@ -10,10 +10,10 @@ namespace sparge::sm90
 {
 
 /* The largest scores of the thread's own columns of its two rows, in log2 units, or -inf: of each tile the integer maximum
- * times its scale. Masked: keys from seen[tile][row] on count as INT_MIN, and are set to it. lane_key: the thread's first key
- * of each eight. */
-template <bool Masked, int Tiles>
-__device__ __forceinline__ void largest_scores(int32_t (&s)[Tiles * 32], const float (&scale)[Tiles],
+ * times its scale; of one scale, all have it. Masked: keys from seen[tile][row] on count as INT_MIN, and are set to it. lane_key:
+ * the thread's first key of each eight. */
+template <bool Masked, int Tiles, int Scales>
+__device__ __forceinline__ void largest_scores(int32_t (&s)[Tiles * 32], const float (&scale)[Scales],
                                                const int (&seen)[Tiles][2], int lane_key, float (&top)[2])
 {
 #pragma unroll
@@ -32,7 +32,7 @@ __device__ __forceinline__ void largest_scores(int32_t (&s)[Tiles * 32], const f
                 most = __vimax3_s32(most, pair[0], pair[1]);
             }
             if (!Masked || most != INT_MIN)
-                top[h] = fmaxf(top[h], static_cast<float>(most) * scale[x]);
+                top[h] = fmaxf(top[h], static_cast<float>(most) * scale[x % Scales]);
         }
     }
 }

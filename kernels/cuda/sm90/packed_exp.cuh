@@ -15,9 +15,9 @@
  *              within 0.75 % of one line. Rounded to e4m3.
  *
  * Cutting S off after bit 8 adds an error of unit / sqrt(12) octaves rms, which decides how coarse `unit` may be; how fine, is
- * decided by u < 2048 having to reach from the largest weight to none. A turn whose units are outside of these bounds is left to
- * the exact form, and so is one whose y_low 16 bits do not hold (start() says so), or where a weight is larger than P may be
- * (above() does): then the row's reference has to be raised. */
+ * decided by u < 2048 having to reach from the largest weight to none. A turn whose units are outside of these bounds (start()
+ * says so) is left to the exact form, and so are rows whose y_low 16 bits may not hold (holds()), and a turn where a weight is
+ * larger than P may be (above()): then the row's reference has to be raised. */
 #ifndef SPARGE_SM90_PACKED_EXP_CUH
 #define SPARGE_SM90_PACKED_EXP_CUH
 
@@ -51,36 +51,46 @@ struct packed_row {
     uint32_t minus_low, base; /* pairs: -y_low; of `accurate`, base less what the bits of 1 give */
 };
 
-/* Of a turn of Tiles tiles. */
+/* Of a turn of Tiles tiles. Exponents are those of P, in log2 units; m is a row's reference, and `exponent` that of P there. */
 template <exponential Form, int Tiles> struct packed_turn {
     using form = packed_form<Form>;
     packed_row row[Tiles][2];
-    uint32_t slope[Tiles];   /* pair: of the FMA */
-    uint32_t most[Tiles][2]; /* pairs: the largest u so far */
+    uint32_t slope[Tiles]; /* pair: of the FMA */
 
-    /* scale: octaves a unit of S; exponent: of P at the row's reference m, in log2 units; fits: may it be done at all? False:
-     * not possible. The same in a warp. */
-    __device__ __forceinline__ bool start(const float (&scale)[Tiles], const float (&m)[2], float exponent, bool fits)
+    /* Can 16 bits hold y_low of the two rows at every scale that start() takes? The same in a warp. */
+    static __device__ __forceinline__ bool holds(const float (&m)[2], float exponent)
     {
+        constexpr float most_reach = 16384 * form::least_unit;
+        return __all_sync(~0u, fabsf(exponent - form::low - m[0]) < most_reach &&
+                                   fabsf(exponent - form::low - m[1]) < most_reach);
+    }
+
+    /* scale: octaves a unit of S, the same in a warp. False: not possible. holds(m, exponent) must be true. */
+    __device__ __forceinline__ bool start(const float (&scale)[Tiles], const float (&m)[2], float exponent)
+    {
+        constexpr float cut = 256, bits_per_cut = 1024 * cut;
+        bool fits = true;
+        float reach[2], bits_at_zero[2];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            reach[h] = fmaf(m[h], -1 / cut, (exponent - form::low) / cut);
+            /* The exponent of y is unit (y + 1/2) - m + exponent: the middle of what was cut off. 15: the f16 exponent's
+             * offset; -1.054: A + B / sqrt(2) is 2.076 times the power of two. */
+            bits_at_zero[h] = fmaf(-1024.f, m[h], 1024 * (exponent + 15 - 1.054f) + round_bias);
+        }
 #pragma unroll
         for (int x = 0; x < Tiles; x++) {
-            const float unit = scale[x] * 256, per_unit = ptx::reciprocal(unit);
-            fits = fits && unit >= form::least_unit && unit <= form::most_unit;
-            slope[x] = ptx::f16x2_of(unit * (form::steps * 16384));
+            fits = fits && scale[x] >= form::least_unit / cut && scale[x] <= form::most_unit / cut;
+            slope[x] = ptx::f16x2_of(scale[x] * (cut * form::steps * 16384));
+            const float per_scale = ptx::reciprocal(scale[x]);
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                const float rounded = fmaf(exponent - form::low - m[h], per_unit, round_bias);
-                const float low = round_bias - rounded; /* y_low */
-                fits = fits && fabsf(low) < 16384;
+                const float rounded = fmaf(reach[h], per_scale, round_bias); /* - y_low */
                 row[x][h].minus_low = twice_low_half(rounded);
                 row[x][h].base = 0;
-                most[x][h] = 0;
                 if constexpr (Form == exponential::accurate) {
-                    /* The exponent of y is unit (y + 1/2) - m + exponent: the middle of what was cut off. 15: the f16
-                     * exponent's offset; -1.054: A + B / sqrt(2) is 2.076 times the power of two. */
-                    const float bits =
-                        fmaf(1024 * unit, low,
-                             fmaf(-1024.f, m[h], fmaf(512.f, unit, 1024 * (exponent + 15 - 1.054f) + round_bias)));
+                    const float low = fmaf(rounded, -bits_per_cut, round_bias * bits_per_cut); /* exact */
+                    const float bits = fmaf(scale[x], low, fmaf(scale[x], bits_per_cut / 2, bits_at_zero[h]));
                     row[x][h].base = (__float_as_uint(bits) - __float_as_uint(round_bias)) * 0x10001u -
                                      f16_ones * static_cast<uint32_t>(form::factor);
                 }
@@ -94,38 +104,31 @@ template <exponential Form, int Tiles> struct packed_turn {
         return __all_sync(~0u, fits);
     }
 
-    /* Two neighbouring scores of tile x, row h -> a pair of weights that word() finishes. */
-    __device__ __forceinline__ uint32_t pair(int x, int h, int32_t first, int32_t second)
+    /* Four neighbouring scores of tile x, row h, in pairs -> weights in e4m3. largest: the row's z so far, as pairs of
+     * 1 + z 2^-10. */
+    __device__ __forceinline__ uint32_t word(int x, int h, const int32_t (&s)[4], uint32_t &largest) const
+    {
+        const uint32_t first = pair(x, h, s[0], s[1]), second = pair(x, h, s[2], s[3]);
+        largest = __vimax3_s16x2(largest, first, second);
+        if constexpr (Form == exponential::accurate)
+            return ptx::e4m3x4_of_f16(averaged(x, h, first), averaged(x, h, second));
+        else
+            return __byte_perm(first, second, 0x6420);
+    }
+
+    /* Of two neighbouring scores, 1 + z 2^-10. */
+    __device__ __forceinline__ uint32_t pair(int x, int h, int32_t first, int32_t second) const
     {
         const uint32_t y = __byte_perm(static_cast<uint32_t>(first), static_cast<uint32_t>(second), 0x6521);
-        const uint32_t u = __viaddmax_s16x2(y, row[x][h].minus_low, 0);
-        most[x][h] = __vmaxs2(most[x][h], u);
-        const uint32_t z = ptx::fma_f16x2(u, slope[x], f16_ones);
-        if constexpr (Form == exponential::accurate) {
-            const uint32_t half_octave = 512 * 0x10001u, inverse_sqrt2 = 0x39a839a8u;
-            const uint32_t a = z * form::factor + row[x][h].base;
-            return ptx::fma_f16x2(a + half_octave, inverse_sqrt2, a);
-        }
-        return z;
+        return ptx::fma_f16x2(__viaddmax_s16x2(y, row[x][h].minus_low, 0), slope[x], f16_ones);
     }
 
-    /* Four weights in e4m3. */
-    static __device__ __forceinline__ uint32_t word(uint32_t low, uint32_t high)
+    /* Of `accurate`: the f16 to be rounded. */
+    __device__ __forceinline__ uint32_t averaged(int x, int h, uint32_t pair) const
     {
-        if constexpr (Form == exponential::accurate)
-            return ptx::e4m3x4_of_f16(low, high);
-        else
-            return __byte_perm(low, high, 0x6420);
-    }
-
-    /* Of a row's largest weight among the thread's columns: 1 + z 2^-10, in pairs. */
-    __device__ __forceinline__ uint32_t largest(int h) const
-    {
-        uint32_t z = f16_ones;
-#pragma unroll
-        for (int x = 0; x < Tiles; x++)
-            z = __vmaxs2(z, ptx::fma_f16x2(most[x][h], slope[x], f16_ones));
-        return z;
+        const uint32_t half_octave = 512 * 0x10001u, inverse_sqrt2 = 0x39a839a8u;
+        const uint32_t a = pair * form::factor + row[x][h].base;
+        return ptx::fma_f16x2(a + half_octave, inverse_sqrt2, a);
     }
 
     /* Is one of the weights, the largest of the two rows, larger than P may be? The same in a warp. */
@@ -136,7 +139,13 @@ template <exponential Form, int Tiles> struct packed_turn {
         return __any_sync(~0u, (signs & 0x80008000u) != 0);
     }
 
-    /* The exponent of largest(). */
+    /* The largest that is not above. */
+    static __device__ __forceinline__ uint32_t bounded(uint32_t largest)
+    {
+        return __vmins2(largest, f16_ones + form::most * 0x10001u);
+    }
+
+    /* The exponent of the larger of a pair of 1 + z 2^-10. */
     static __device__ __forceinline__ float exponent_of(uint32_t largest)
     {
         const uint32_t z = max(largest & 0xffff, largest >> 16) - (f16_ones & 0xffff);

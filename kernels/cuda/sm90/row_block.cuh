@@ -75,6 +75,59 @@ template <int N> __device__ __forceinline__ void scale_rows(float (&o)[N], const
         o[i] *= factor[i / 2 % 2];
 }
 
+/* Lane i of each four gets word i of all four, in their order. */
+__device__ __forceinline__ void transpose_quad(uint32_t (&word)[4])
+{
+#pragma unroll
+    for (int bit = 1; bit < 4; bit *= 2) { /* swaps with the lane whose number differs in the bit */
+        const bool high = threadIdx.x & bit;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (i & bit)
+                continue;
+            const uint32_t other = __shfl_xor_sync(~0u, high ? word[i] : word[i | bit], bit);
+            word[i] = high ? other : word[i];
+            word[i | bit] = high ? word[i | bit] : other;
+        }
+    }
+}
+
+/* Stores a thread's two rows of O, `row` and row + 8. pair(eight, h): its two channels of the eight-th eight of row h, as a
+ * pair of 16 bits. Four lanes share a row; they hand pairs to each other until lane i has all of the i-th of four eights. */
+template <int D, typename F>
+__device__ __forceinline__ void store_eights(const attend_args &args, const row_block_place &p, int row, F &&pair)
+{
+    const int quarter = static_cast<int>(threadIdx.x) % 4;
+    char *out = static_cast<char *>(args.o.data) +
+                (p.batch * args.o.batch_stride + p.head * args.o.head_stride + row * args.o.token_stride) * 2;
+    const auto each_sixteen_bytes = [&](auto store) {
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+#pragma unroll
+            for (int d = 0; d < D / 8; d += 4) {
+                uint32_t word[4]; /* of the four eights; then of the lane's eight */
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    word[i] = pair(d + i, h);
+                transpose_quad(word);
+                const int channel = (d + quarter) * 8;
+                if (row + h * 8 < args.seqlen_q && channel < args.head_dim)
+                    store(out + (h * 8 * args.o.token_stride + channel) * 2, word, channel);
+            }
+    };
+    if (args.o_scalar)
+        each_sixteen_bytes([&](char *to, const uint32_t(&word)[4], int channel) {
+#pragma unroll
+            for (int e = 0; e < 8; e++)
+                if (channel + e < args.head_dim)
+                    reinterpret_cast<uint16_t *>(to)[e] = static_cast<uint16_t>(word[e / 2] >> e % 2 * 16);
+        });
+    else
+        each_sixteen_bytes([&](char *to, const uint32_t(&word)[4], int) {
+            *reinterpret_cast<uint4 *>(to) = make_uint4(word[0], word[1], word[2], word[3]);
+        });
+}
+
 /* What a producer does when the queue is empty: after all CTAs have, it is as it was. */
 __device__ __forceinline__ void leave_queue(const attend_args &args)
 {
@@ -88,6 +141,14 @@ __device__ __forceinline__ int thread_anew()
     int thread;
     asm volatile("mov.u32 %0, %%tid.x;\n" : "=r"(thread));
     return thread;
+}
+
+/* 0, in a way that ptxas does not see through, nor that it is the same in all lanes. */
+__device__ __forceinline__ int zero_of_lane()
+{
+    uint32_t lanes_below;
+    asm("mov.u32 %0, %%lanemask_lt;\n" : "=r"(lanes_below));
+    return static_cast<int>(lanes_below >> 31);
 }
 
 /* A value that is the same in a warp. From the maximum of equal values ptxas sees that it is; without, it takes the branches
