@@ -280,6 +280,9 @@ static void run_stand_ins(sparge_context *context)
         {.method = "sparge-int8-fp8", .settings = "topk=0.4 block_q=64 exp=exact"},
         {.method = "sparge-int8-fp8", .settings = "topk=0.4 block_q=64 exp=accurate"},
         {.method = "sparge-int8-fp8", .settings = "topk=0.4 block_q=64 exp=fast"},
+        {.method = "sparge-int8-fp8", .settings = "topk=0.4 block_q=64 block_k=128 exp=exact"},
+        {.method = "sparge-int8-fp8", .settings = "topk=0.4 block_q=64 block_k=128 exp=accurate"},
+        {.method = "sparge-int8-fp8", .settings = "topk=0.4 block_q=64 block_k=128 exp=fast"},
     };
     cuda_context_of(context)->portable = 1;
     run_types(context, portable, COUNT(portable), 1);
