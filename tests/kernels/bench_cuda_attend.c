@@ -6,8 +6,9 @@
  * on this device; with `portable`, those of sm80/.
  *
  * Before it is timed, each run is checked: sampled rows of some heads against attention in double on the host, under the
- * same mask. `tops` counts the visible pairs, `executed` the blocks that are computed. Masks are random, of equally many
- * blocks in every row, other ones for every head. Median of single launches after some that warm up. */
+ * same mask. `tops` counts the visible pairs, `executed` the blocks that are computed. Masks are of equally many blocks in
+ * every row, random ones, other ones for every head; a band at the diagonal; or uneven: every eighth row has all blocks, and
+ * the others share what is left, at random. Median of single launches after some that warm up. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -32,9 +33,14 @@ static int is_f16(void)
     return strcmp(arithmetic, "f16") == 0;
 }
 
+typedef enum mask_kind { MASK_RANDOM, MASK_BAND, MASK_UNEVEN } mask_kind;
+
+static const char *const mask_names[] = {"", " band", " uneven"};
+
 typedef struct bench_case {
     sparge_problem problem;
     double density; /* 0: dense; else a mask */
+    mask_kind kind;
     int32_t block_q, block_k;
 } bench_case;
 
@@ -55,6 +61,26 @@ static void choose_blocks(uint8_t *row, int64_t visible, int64_t wanted, uint64_
     }
 }
 
+/* Row i of all heads', of which `visible` blocks are visible. */
+static void choose_row(const bench_case *c, sparge_block_mask *mask, int64_t i, int64_t visible, uint64_t *state)
+{
+    uint8_t *row = mask->value + i * mask->cols;
+    double density = c->density;
+    if (c->kind == MASK_UNEVEN)
+        density = i % 8 == 0 ? 1 : (8 * density - 1) / 7;
+    int64_t wanted = (int64_t)((double)visible * density + 0.5);
+    wanted = wanted > 0 ? wanted : visible > 0;
+    if (c->kind != MASK_BAND) {
+        choose_blocks(row, visible, wanted, state);
+        return;
+    }
+    const int64_t middle = i % mask->rows * mask->cols / mask->rows;
+    int64_t first = middle - wanted / 2;
+    if (first + wanted > visible)
+        first = visible - wanted;
+    memset(row + (first > 0 ? first : 0), 1, (size_t)wanted);
+}
+
 static sparge_block_mask make_mask(const bench_case *c)
 {
     sparge_block_mask mask;
@@ -64,8 +90,7 @@ static sparge_block_mask make_mask(const bench_case *c)
         int64_t visible = 0;
         while (visible < mask.cols && sparge_block_visible(&c->problem, c->block_q, c->block_k, i % mask.rows, visible))
             visible++;
-        const int64_t wanted = (int64_t)((double)visible * c->density + 0.5);
-        choose_blocks(mask.value + i * mask.cols, visible, wanted > 0 ? wanted : visible > 0, &state);
+        choose_row(c, &mask, i, visible, &state);
     }
     return mask;
 }
@@ -272,8 +297,8 @@ static void time_case(sparge_context *context, const bench_case *c)
     const double visible = (double)sparge_problem_visible_pairs(p) * (double)p->batch * p->heads_q;
     char blocks[32] = "dense";
     if (c->density > 0)
-        snprintf(blocks, sizeof blocks, "%dx%d", (int)c->block_q, (int)c->block_k);
-    printf("%-8s H%d/%d L%-6" PRId64
+        snprintf(blocks, sizeof blocks, "%dx%d%s", (int)c->block_q, (int)c->block_k, mask_names[c->kind]);
+    printf("%-13s H%d/%d L%-6" PRId64
            " D%-3d %-4s %-6s density %.3f  %9.4f ms  tops %6.0f  executed %5.0f  error %.1e\n",
            blocks, (int)p->heads_q, (int)p->heads_kv, p->seqlen_q, (int)p->head_dim, sparge_dtype_name(p->dtype),
            p->causal ? "causal" : "full", (double)stats.qk / (double)stats.visible, ns * 1e-6,
@@ -286,6 +311,26 @@ static void time_case(sparge_context *context, const bench_case *c)
     sparge_free(context, io.v.data);
     sparge_free(context, io.o.data);
     sparge_free(context, lse);
+}
+
+/* Other shares of heads, and other masks, at one size. */
+static void time_others(sparge_context *context, bench_case c)
+{
+    c.problem.seqlen_q = c.problem.seqlen_k = 32768;
+    c.problem.causal = SPARGE_CAUSAL_NONE;
+    c.problem.heads_kv = 8;
+    time_case(context, &c);
+    c.problem.heads_q = 8;
+    time_case(context, &c);
+    c.problem.heads_q = c.problem.heads_kv = 32;
+    c.density = 0.25;
+    for (int block_q = 128; block_q >= 64; block_q -= 64)
+        for (int kind = MASK_BAND; kind <= MASK_UNEVEN; kind++) {
+            c.block_q = block_q;
+            c.block_k = !is_f16() && block_q == 64 ? 128 : 64;
+            c.kind = (mask_kind)kind;
+            time_case(context, &c);
+        }
 }
 
 int main(int argc, char **argv)
@@ -330,6 +375,7 @@ int main(int argc, char **argv)
                 time_case(context, &c);
             }
         c.problem.dtype = SPARGE_F16;
+        time_others(context, c);
         for (size_t i = 0; i < 2; i++)
             for (size_t j = 0; j < sizeof densities / sizeof densities[0]; j++)
                 for (int block_q = 128; block_q >= 64; block_q -= 64) {
