@@ -22,6 +22,9 @@ typedef struct sparge_backend {
     /* NULL for backends that compute in the host's memory. */
     sparge_status (*memory)(sparge_context *context, uint64_t *free_bytes, uint64_t *total_bytes);
 
+    /* NULL for backends without any; *telemetry is all -1. */
+    sparge_status (*telemetry)(sparge_context *context, sparge_telemetry *telemetry);
+
     sparge_status (*alloc)(sparge_context *context, size_t bytes, void **memory);
     void (*free)(sparge_context *context, void *memory);
     sparge_status (*upload)(sparge_context *context, void *memory, const void *host, size_t bytes);

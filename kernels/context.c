@@ -178,6 +178,17 @@ sparge_status sparge_device_get_memory(sparge_context *context, uint64_t *free_b
     return context->backend->memory ? context->backend->memory(context, free_bytes, total_bytes) : SPARGE_OK;
 }
 
+sparge_status sparge_device_get_telemetry(sparge_context *context, sparge_telemetry *telemetry)
+{
+    *telemetry = (sparge_telemetry){-1, -1, -1, -1, -1, -1, {0}};
+    for (int i = 0; i < SPARGE_SLOWDOWNS; i++)
+        telemetry->slowed_ns[i] = -1;
+    if (!context->backend->telemetry)
+        return sparge_context_fail(context, SPARGE_ERROR_UNSUPPORTED,
+                                   "the backend %s tells nothing of clocks, power and heat", context->backend->name);
+    return context->backend->telemetry(context, telemetry);
+}
+
 sparge_status sparge_alloc(sparge_context *context, size_t bytes, void **memory)
 {
     *memory = NULL;

@@ -72,6 +72,32 @@ static void add_details(an_table *table, const char *topic, const char *details)
     }
 }
 
+/* scale: of the value to the unit. */
+static void add_reading(an_table *table, const char *topic, const char *item, int64_t value, double scale,
+                        const char *unit)
+{
+    char text[48];
+    snprintf(text, sizeof text, "%.10g %s", (double)value * scale, unit);
+    add(table, topic, item, value >= 0 ? text : NULL, value >= 0 ? NULL : "the device does not tell");
+}
+
+/* What the device does at this moment. */
+static void add_telemetry(an_table *table, const char *topic, sparge_context *context)
+{
+    sparge_telemetry now;
+    if (sparge_device_get_telemetry(context, &now) != SPARGE_OK) {
+        add(table, topic, "clocks, power, heat", NULL, sparge_error_string(context));
+        return;
+    }
+    add_reading(table, topic, "SM clock now", now.sm_clock_mhz, 1, "MHz");
+    add_reading(table, topic, "memory clock now", now.memory_clock_mhz, 1, "MHz");
+    add_reading(table, topic, "temperature now", now.temperature_c, 1, "C");
+    add_reading(table, topic, "power now", now.power_mw, 1e-3, "W");
+    add_reading(table, topic, "power limit", now.power_limit_mw, 1e-3, "W");
+    add_reading(table, topic, "energy so far", now.energy_mj, 1e-3, "J");
+    add_reading(table, topic, "slowed by the power limit so far", now.slowed_ns[SPARGE_SLOWDOWN_POWER_CAP], 1e-9, "s");
+}
+
 /* What only a context tells: whether this build can use the device, and what of its memory is free. */
 static void add_use(an_table *table, const char *topic, const char *backend, int device)
 {
@@ -85,6 +111,7 @@ static void add_use(an_table *table, const char *topic, const char *backend, int
     add(table, topic, "usable by this build", "yes", NULL);
     if (sb_memory_of(context, &memory) == SPARGE_OK && memory.is_own)
         add_bytes(table, topic, "memory free", memory.free);
+    add_telemetry(table, topic, context);
     sparge_context_destroy(context);
 }
 

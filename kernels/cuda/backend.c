@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cuda/driver.h"
+#include "cuda/nvml.h"
 #include "cuda/memory.h"
 #include "cuda/permute.h"
 #include "cuda/plan.h"
@@ -62,6 +62,7 @@ static void dispose(sparge_context *context)
     }
     cuda_gate_destroy(context);
     (void)cuda_leave(context, caller_device, SPARGE_OK);
+    cuda_nvml_close(cuda->nvml);
     free(cuda);
     context->state = NULL;
 }
@@ -174,6 +175,20 @@ static sparge_status device_memory(sparge_context *context, uint64_t *free_bytes
     if (status != SPARGE_OK)
         return status;
     return cuda_leave(context, caller_device, cuda_memory(context, free_bytes, total_bytes));
+}
+
+static sparge_status device_telemetry(sparge_context *context, sparge_telemetry *telemetry)
+{
+    cuda_context *cuda = cuda_context_of(context);
+    if (!cuda->nvml) {
+        char uuid[64], reason[160];
+        format_uuid(&cuda->properties.uuid, uuid, sizeof uuid);
+        cuda->nvml = cuda_nvml_open(uuid, reason, sizeof reason);
+        if (!cuda->nvml)
+            return sparge_context_fail(context, SPARGE_ERROR_UNSUPPORTED, "device %d: %s", cuda->device, reason);
+    }
+    cuda_nvml_read(cuda->nvml, telemetry);
+    return SPARGE_OK;
 }
 
 /* Memory. */
@@ -404,6 +419,7 @@ const sparge_backend sparge_backend_cuda = {
     .close = close_context,
     .info = device_info,
     .memory = device_memory,
+    .telemetry = device_telemetry,
     .alloc = allocate,
     .free = deallocate,
     .upload = upload,

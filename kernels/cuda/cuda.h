@@ -21,6 +21,7 @@ typedef struct cuda_context {
     int arch;               /* of the code that runs, 90 for sm_90: not always the device's */
     struct cuda_gate *gate; /* of hold and release: hold.cu */
     int portable;           /* set by tests: plans take the kernels of sm80/ also where there are newer ones */
+    struct cuda_nvml *nvml; /* opened when it is first asked: nvml.h */
 } cuda_context;
 
 /* What prepare leaves behind. NULL where the recipe does not need it. */

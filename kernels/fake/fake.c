@@ -114,6 +114,21 @@ static sparge_status fake_memory(sparge_context *context, uint64_t *free_bytes, 
     return SPARGE_OK;
 }
 
+static sparge_status fake_telemetry(sparge_context *context, sparge_telemetry *telemetry)
+{
+    const fake_state *state = state_of(context);
+    if (!state->scenario.telemetry)
+        return sparge_context_fail(context, SPARGE_ERROR_UNSUPPORTED, "device %d: SPARGE_FAKE says telemetry=0",
+                                   context->device);
+    *telemetry = (sparge_telemetry){.sm_clock_mhz = 1000,
+                                    .memory_clock_mhz = 2000,
+                                    .temperature_c = 50,
+                                    .power_mw = 100000,
+                                    .power_limit_mw = 200000,
+                                    .energy_mj = state->now_ns / 10000};
+    return SPARGE_OK;
+}
+
 static int fits(const fake_state *state, size_t bytes)
 {
     const int64_t limit = state->scenario.memory_bytes;
@@ -351,6 +366,7 @@ const sparge_backend sparge_backend_fake = {
     .close = fake_close,
     .info = fake_info,
     .memory = fake_memory,
+    .telemetry = fake_telemetry,
     .alloc = fake_alloc,
     .free = fake_free,
     .upload = fake_upload,

@@ -74,6 +74,9 @@ static sparge_status parse_item(fake_scenario *scenario, const char *item, const
     } else if (strcmp(name, "devices") == 0) {
         if (!parse_integer(value, 1, &scenario->devices) || scenario->devices > FAKE_MAX_DEVICES)
             return malformed(error, item, "must be an integer in 1..64");
+    } else if (strcmp(name, "telemetry") == 0) {
+        if (!parse_integer(value, 0, &scenario->telemetry) || scenario->telemetry > 1)
+            return malformed(error, item, "must be 0 or 1");
     } else if (strcmp(name, "sleep_ms") == 0) {
         if (!parse_real(value, 0, 60000, &scenario->sleep_ms))
             return malformed(error, item, "must be in 0..60000");
@@ -100,7 +103,7 @@ static sparge_status parse_item(fake_scenario *scenario, const char *item, const
 
 sparge_status fake_scenario_parse(const char *text, fake_scenario *scenario, sparge_error *error)
 {
-    *scenario = (fake_scenario){.seed = 1, .step_launch = -1, .step_factor = 1, .devices = 1};
+    *scenario = (fake_scenario){.seed = 1, .step_launch = -1, .step_factor = 1, .devices = 1, .telemetry = 1};
     while (text && *text) {
         size_t length = strcspn(text, ",");
         char item[160], name[160];

@@ -120,6 +120,31 @@ static void free_memory_is_told_where_the_device_has_its_own(void **state)
     sparge_context_destroy(context);
 }
 
+/* Of a GPU what is told is in the range of such devices; of a CPU there is nothing, and the reason is told. */
+static void telemetry_is_told_or_refused_with_a_reason(void **state)
+{
+    sparge_context *context = api_context();
+    sparge_device_info info;
+    sparge_telemetry now;
+    (void)state;
+    assert_int_equal(sparge_device_get_info(context, &info), SPARGE_OK);
+    const sparge_status status = sparge_device_get_telemetry(context, &now);
+    if (strcmp(info.backend, "cpu") == 0 || status != SPARGE_OK) {
+        assert_int_equal(status, SPARGE_ERROR_UNSUPPORTED);
+        assert_message(sparge_error_string(context), strcmp(info.backend, "cpu") == 0 ? "cpu" : "libnvidia-ml.so.1");
+        assert_true(now.sm_clock_mhz == -1 && now.power_mw == -1 && now.energy_mj == -1);
+    } else {
+        assert_true(now.sm_clock_mhz == -1 || (now.sm_clock_mhz > 0 && now.sm_clock_mhz < 10000));
+        assert_true(now.temperature_c == -1 || (now.temperature_c > 0 && now.temperature_c < 150));
+        assert_true(now.power_mw == -1 || (now.power_mw > 1000 && now.power_mw < 2000000));
+        print_message("SM %d MHz, memory %d MHz, %d C, %lld of %lld mW, %lld mJ, slowed %lld %lld %lld %lld ns\n",
+                      (int)now.sm_clock_mhz, (int)now.memory_clock_mhz, (int)now.temperature_c, (long long)now.power_mw,
+                      (long long)now.power_limit_mw, (long long)now.energy_mj, (long long)now.slowed_ns[0],
+                      (long long)now.slowed_ns[1], (long long)now.slowed_ns[2], (long long)now.slowed_ns[3]);
+    }
+    sparge_context_destroy(context);
+}
+
 static void error_string_starts_empty_and_is_per_context(void **state)
 {
     sparge_context *a = api_context(), *b = api_context();
@@ -315,6 +340,7 @@ int main(void)
         cmocka_unit_test(device_info),
         cmocka_unit_test(devices_are_described_without_a_context),
         cmocka_unit_test(free_memory_is_told_where_the_device_has_its_own),
+        cmocka_unit_test(telemetry_is_told_or_refused_with_a_reason),
         cmocka_unit_test(error_string_starts_empty_and_is_per_context),
         cmocka_unit_test(memory),
         cmocka_unit_test(too_much_memory),

@@ -17,7 +17,7 @@ static void test_scenario_values(void **state)
     assert_int_equal(s.seed, 1);
     assert_int_equal(s.step_launch, -1);
     assert_int_equal(fake_scenario_parse("seed=9,noise=0.01,drift=0.001,spike=0.5,step=3:1.5,slow=dense-f16:2,"
-                                         "fail=a,poison=b,lost=4,zero=5,memory=1000,devices=2,sleep_ms=2.5",
+                                         "fail=a,poison=b,lost=4,zero=5,memory=1000,devices=2,telemetry=0,sleep_ms=2.5",
                                          &s, NULL),
                      SPARGE_OK);
     assert_int_equal(s.seed, 9);
@@ -31,15 +31,16 @@ static void test_scenario_values(void **state)
     assert_int_equal(s.zero, 5);
     assert_int_equal(s.memory_bytes, 1000);
     assert_int_equal(s.devices, 2);
+    assert_int_equal(s.telemetry, 0);
 }
 
 static void test_malformed_scenarios(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"noise",   "noise=",     "noise=x",   "noise=1",   "unknown=1",
-                                      "step=1",  "step=a:2",   "slow=m",    "slow=:2",   "slow=m:0",
-                                      "fail=",   "memory=0",   "lost=-1",   "seed=1x",   "=1",
-                                      "spike=2", "step=3:nan", "devices=0", "devices=65"};
+    static const char *const bad[] = {"noise",   "noise=",     "noise=x",   "noise=1",    "unknown=1",
+                                      "step=1",  "step=a:2",   "slow=m",    "slow=:2",    "slow=m:0",
+                                      "fail=",   "memory=0",   "lost=-1",   "seed=1x",    "=1",
+                                      "spike=2", "step=3:nan", "devices=0", "devices=65", "telemetry=2"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         fake_scenario s;
         sparge_error error = {0};
@@ -251,11 +252,32 @@ static void test_scripted_failures(void **state)
     unsetenv("SPARGE_FAKE");
 }
 
+/* Energy follows the virtual clock: 100 W. */
+static void test_telemetry(void **state)
+{
+    (void)state;
+    bench b = bench_open("telemetry=1");
+    sparge_telemetry before, after;
+    int64_t ns = 0;
+    assert_int_equal(sparge_device_get_telemetry(b.context, &before), SPARGE_OK);
+    assert_int_equal(launch(&b, &ns), SPARGE_OK);
+    assert_int_equal(sparge_device_get_telemetry(b.context, &after), SPARGE_OK);
+    assert_true(after.sm_clock_mhz == 1000 && after.power_mw == 100000 && after.power_limit_mw == 200000);
+    assert_true(llabs(after.energy_mj - before.energy_mj - ns / 10000) <= 1);
+    bench_close(&b);
+    b = bench_open("telemetry=0");
+    assert_int_equal(sparge_device_get_telemetry(b.context, &before), SPARGE_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(sparge_error_string(b.context), "telemetry=0"));
+    assert_true(before.sm_clock_mhz == -1 && before.energy_mj == -1 && before.slowed_ns[0] == -1);
+    bench_close(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scenario_values),
         cmocka_unit_test(test_malformed_scenarios),
+        cmocka_unit_test(test_telemetry),
         cmocka_unit_test(test_times_follow_the_script),
         cmocka_unit_test(test_noise_has_the_size_asked_for_and_repeats),
         cmocka_unit_test(test_devices),

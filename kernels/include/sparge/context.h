@@ -50,6 +50,28 @@ sparge_status sparge_device_describe(const char *backend, int device, sparge_dev
  * in the host's memory, of which the system tells. */
 sparge_status sparge_device_get_memory(sparge_context *context, uint64_t *free_bytes, uint64_t *total_bytes);
 
+/* Why a device's clocks may be lower than they could be. */
+enum {
+    SPARGE_SLOWDOWN_POWER_CAP = 0,    /* at its power limit */
+    SPARGE_SLOWDOWN_SOFTWARE_THERMAL, /* near its temperature limit */
+    SPARGE_SLOWDOWN_HARDWARE_THERMAL,
+    SPARGE_SLOWDOWN_POWER_BRAKE, /* asked to by the machine's power supply */
+    SPARGE_SLOWDOWNS
+};
+
+/* What a device tells of itself while it works; -1 is what it does not tell. energy_mj and slowed_ns count up since the driver
+ * was loaded: differences are of what ran in between. */
+typedef struct sparge_telemetry {
+    int32_t sm_clock_mhz, memory_clock_mhz; /* now */
+    int32_t temperature_c;
+    int64_t power_mw, power_limit_mw; /* power: of NVIDIA GPUs from Ampere on an average of about a second */
+    int64_t energy_mj;
+    int64_t slowed_ns[SPARGE_SLOWDOWNS]; /* for which clocks were held down, by reason */
+} sparge_telemetry;
+
+/* SPARGE_ERROR_UNSUPPORTED, with the reason, if the device tells nothing at all; all fields are -1 then. */
+sparge_status sparge_device_get_telemetry(sparge_context *context, sparge_telemetry *telemetry);
+
 /* Backend memory. A successful allocation is aligned to 256 bytes. */
 sparge_status sparge_alloc(sparge_context *context, size_t bytes, void **memory);
 void sparge_free(sparge_context *context, void *memory); /* NULL is fine */
