@@ -169,6 +169,7 @@ static int warm_up(course *c, int64_t *launch_ns)
 {
     sb_session *s = c->session;
     int64_t sum_ns = 0;
+    s->timer.asks = 0; /* between single launches it would let the device cool down */
     for (int32_t launches = 0; sb_schedule_warms(&s->options.schedule, launches, sum_ns); launches++) {
         sb_visit visit;
         int64_t before_ns = sb_clock_ns();
@@ -195,16 +196,27 @@ static const char *timer_name(const sb_session *session)
     return strcmp(session->device.backend, "fake") == 0 ? "fake" : "monotonic-raw";
 }
 
-/* "partial,lost": what is worth knowing about a visit, as the store keeps it. */
+/* "partial,lost,power-capped": what is worth knowing about a visit, as the store keeps it. */
 static void flags_text(const sb_visit *visit, int resumed, char *text, size_t size)
 {
-    const char *const words[] = {resumed ? "resumed" : "", visit->interrupted ? "partial" : "",
-                                 visit->lost > 0 ? "lost" : ""};
+    const int64_t *slowed = visit->slowed_ns;
+    const int hot = slowed[SPARGE_SLOWDOWN_SOFTWARE_THERMAL] > 0 || slowed[SPARGE_SLOWDOWN_HARDWARE_THERMAL] > 0;
+    const char *const words[] = {resumed ? "resumed" : "",
+                                 visit->interrupted ? "partial" : "",
+                                 visit->lost > 0 ? "lost" : "",
+                                 slowed[SPARGE_SLOWDOWN_POWER_CAP] > 0 ? "power-capped" : "",
+                                 hot ? "hot" : "",
+                                 slowed[SPARGE_SLOWDOWN_POWER_BRAKE] > 0 ? "power-braked" : ""};
     size_t used = 0;
     text[0] = '\0';
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (words[i][0] != '\0')
             used += (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? "," : "", words[i]);
+}
+
+static double known(int64_t value)
+{
+    return value >= 0 ? (double)value : NAN;
 }
 
 static int record_visit(course *c, const sb_visit *visit, int resumed, int64_t started_ns, sb_visit_fn fn, void *user)
@@ -217,9 +229,9 @@ static int record_visit(course *c, const sb_visit *visit, int resumed, int64_t s
         .timer = timer_name(c->session),
         .started_ns = started_ns - c->session->started_ns,
         .launches = visit->launches,
-        .clock_mhz = NAN,
-        .power_mw = NAN,
-        .temperature_c = NAN,
+        .clock_mhz = known(visit->during.sm_clock_mhz),
+        .power_mw = known(visit->during.power_mw),
+        .temperature_c = known(visit->during.temperature_c),
         .flags = flags,
         .samples = visit->sample,
         .sample_count = visit->sample_count,
@@ -234,6 +246,7 @@ static int run_visits(course *c, int32_t launches, sb_visit_fn fn, void *user, i
     const sb_schedule *schedule = &s->options.schedule;
     int32_t earlier = c->visits;
     int64_t begun_ns = sb_clock_ns();
+    s->timer.asks = 1;
     while (sb_schedule_continues(schedule, c->visits, c->sum_ns)) {
         int64_t now_ns = sb_clock_ns();
         if (now_ns - begun_ns >= schedule->max_time_ns)

@@ -104,6 +104,25 @@ static sparge_status launch_held(sb_timer *timer, sparge_plan *plan, const sparg
     return status == SPARGE_OK ? released : status;
 }
 
+/* All -1 if the device tells nothing, or is not asked. */
+static sparge_telemetry read_telemetry(sb_timer *timer)
+{
+    sparge_telemetry now = {-1, -1, -1, -1, -1, -1, {0}};
+    for (int i = 0; i < SPARGE_SLOWDOWNS; i++)
+        now.slowed_ns[i] = -1;
+    if (timer->asks && sparge_device_get_telemetry(timer->context, &now) != SPARGE_OK)
+        timer->asks = 0;
+    return now;
+}
+
+static void add_telemetry(const sparge_telemetry *before, const sparge_telemetry *after, sb_visit *visit)
+{
+    for (int i = 0; i < SPARGE_SLOWDOWNS; i++) {
+        const int known = before->slowed_ns[i] >= 0 && after->slowed_ns[i] >= before->slowed_ns[i];
+        visit->slowed_ns[i] = known ? after->slowed_ns[i] - before->slowed_ns[i] : -1;
+    }
+}
+
 sparge_status sb_visit_run(sb_timer *timer, sparge_plan *plan, const sparge_io *io, size_t sets, sb_visit_kind kind,
                            int32_t launches, int (*stop)(void), sb_visit *visit)
 {
@@ -116,14 +135,18 @@ sparge_status sb_visit_run(sb_timer *timer, sparge_plan *plan, const sparge_io *
     if (!visit->sample)
         return SPARGE_ERROR_OUT_OF_MEMORY;
     sparge_status status = reserve_events(timer, 2 * samples);
+    const sparge_telemetry before = read_telemetry(timer);
     int32_t held = SPARGE_HOLD_RUNS / count;
     while (status == SPARGE_OK && visit->launches < launches && !visit->interrupted) {
         int32_t left = launches - visit->launches;
         status = launch_held(timer, plan, io, sets, spans, count, left < held ? left : held, stop, visit);
     }
+    visit->during = read_telemetry(timer);
     sparge_status waited = sparge_synchronize(timer->context);
     if (status == SPARGE_OK)
         status = waited;
+    const sparge_telemetry after = read_telemetry(timer);
+    add_telemetry(&before, &after, visit);
     if (status == SPARGE_OK)
         read_samples(timer, spans, count, visit);
     else

@@ -2,7 +2,8 @@
  *
  * A "total" visit has one pair of events around all stages of each launch, a "stages" visit one pair around each stage.
  * All events are recorded before the first is read, so that reading never stands between two launches of a device; and a
- * device is held while launches queue up, so that the host's cost of a launch is not in its time. */
+ * device is held while launches queue up, so that the host's cost of a launch is not in its time. What the device tells of
+ * clocks, power and heat is read while the last launches run. */
 #ifndef HARNESS_VISIT_H
 #define HARNESS_VISIT_H
 
@@ -14,6 +15,7 @@ typedef struct sb_timer {
     sparge_context *context;
     sparge_event **event;
     size_t count;
+    int asks; /* non-zero: visits read the device's telemetry; 0 again if it has none */
 } sb_timer;
 
 void sb_timer_release(sb_timer *timer);
@@ -29,6 +31,8 @@ typedef struct sb_visit {
     size_t zero; /* samples of 0 ns */
     int64_t sum_ns;
     int interrupted;
+    sparge_telemetry during;             /* while the last launches ran: all -1 if the device does not tell */
+    int64_t slowed_ns[SPARGE_SLOWDOWNS]; /* of the visit: for which clocks were held down; -1: not known */
 } sb_visit;
 
 /* Runs `launches` launches, fewer if stop() becomes non-zero; launch k uses io[k mod sets]. On failure the message is in sparge_error_string. */

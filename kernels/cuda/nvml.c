@@ -88,7 +88,7 @@ static void *open_library(nvml_functions *call, char *reason, size_t size)
     memset(call, 0, sizeof *call);
     void *library = dlopen(file_name, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-        snprintf(reason, size, "%s: not found where the dynamic linker looks", file_name);
+        snprintf(reason, size, "%s: not found where the dynamic linker looks; it comes with the driver", file_name);
         return NULL;
     }
     if (!FIND(library, "nvmlInit_v2", call->init) || !FIND(library, "nvmlErrorString", call->error) ||

@@ -126,6 +126,8 @@ static sparge_status fake_telemetry(sparge_context *context, sparge_telemetry *t
                                     .power_mw = 100000,
                                     .power_limit_mw = 200000,
                                     .energy_mj = state->now_ns / 10000};
+    if (state->scenario.capped)
+        telemetry->slowed_ns[SPARGE_SLOWDOWN_POWER_CAP] = state->now_ns;
     return SPARGE_OK;
 }
 

@@ -79,6 +79,15 @@ load common
     json 'all(row["value"] == "yes" for row in data["rows"] if row["item"] == "usable by this build")'
 }
 
+@test "info tells what a device does now, or why it does not tell" {
+    run --separate-stderr sb info --all --format json
+    json '[row["value"] for row in data["rows"] if row["topic"] == "fake:0" and row["item"] == "SM clock now"] == ["1000 MHz"]'
+    json '[row["value"] for row in data["rows"] if row["topic"] == "fake:0" and row["item"] == "power limit"] == ["200 W"]'
+    SPARGE_FAKE=telemetry=0 run --separate-stderr sb info --all --format json
+    [ "$status" -eq 0 ]
+    json '["telemetry=0" in row["note"] for row in data["rows"] if row["topic"] == "fake:0" and row["item"] == "clocks, power, heat"] == [True]'
+}
+
 @test "info lists each GPU" {
     fine info --format json
     json 'any(row["topic"] == "cuda:0" for row in data["rows"])' || skip "no GPU"

@@ -115,6 +115,7 @@ static void all_samples_are_kept_in_order(void **state)
         assert_string_equal(b.log->flags[v], "");
         assert_int_equal(visit->launches, 5);
         assert_int_equal(visit->sample_count, stages ? 15 : 5);
+        assert_true(visit->clock_mhz == 1000 && visit->power_mw == 1e5 && visit->temperature_c == 50);
         assert_true(visit->started_ns >= 0 && (v == 0 || visit->started_ns >= b.log->visit[v - 1].started_ns));
         for (int32_t k = 0; k < 5; k++)
             for (int i = 0; i < (stages ? 3 : 1); i++, sample++) {
@@ -129,6 +130,34 @@ static void all_samples_are_kept_in_order(void **state)
             }
     }
     close_bench(&b);
+}
+
+/* What a device tells of itself is kept with each visit; what it does not tell is unknown, not zero. */
+static void visits_tell_of_the_device(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *backend, *scenario, *flags;
+        int told;
+    } cases[] = {{"fake", "", "", 1},
+                 {"fake", "capped=1", "power-capped", 1},
+                 {"fake", "telemetry=0", "", 0},
+                 {"cpu", "", "", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bench b;
+        open_bench(&b, cases[i].backend, cases[i].scenario, small, 3, 2);
+        sb_result result = measure(&b, 0);
+        assert_int_equal(result.outcome, RS_DONE);
+        assert_true(b.log->visits > 0);
+        for (size_t v = 0; v < b.log->visits; v++) {
+            const rs_visit *visit = &b.log->visit[v];
+            assert_string_equal(b.log->flags[v], cases[i].flags);
+            assert_int_equal(!isnan(visit->clock_mhz), cases[i].told);
+            assert_int_equal(!isnan(visit->power_mw), cases[i].told);
+            assert_int_equal(!isnan(visit->temperature_c), cases[i].told);
+        }
+        close_bench(&b);
+    }
 }
 
 /* Without noise the scripted clock gives exact times: 5 us + operations at 1 TFLOP/s (kernels/fake/fake.h). */
@@ -594,6 +623,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_samples_are_kept_in_order),
+        cmocka_unit_test(visits_tell_of_the_device),
         cmocka_unit_test(times_are_those_of_the_clock),
         cmocka_unit_test(lost_records_make_a_point_unmeasured),
         cmocka_unit_test(times_of_zero_make_a_point_unmeasured),

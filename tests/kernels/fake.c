@@ -16,10 +16,11 @@ static void test_scenario_values(void **state)
     assert_int_equal(fake_scenario_parse(NULL, &s, NULL), SPARGE_OK);
     assert_int_equal(s.seed, 1);
     assert_int_equal(s.step_launch, -1);
-    assert_int_equal(fake_scenario_parse("seed=9,noise=0.01,drift=0.001,spike=0.5,step=3:1.5,slow=dense-f16:2,"
-                                         "fail=a,poison=b,lost=4,zero=5,memory=1000,devices=2,telemetry=0,sleep_ms=2.5",
-                                         &s, NULL),
-                     SPARGE_OK);
+    assert_int_equal(
+        fake_scenario_parse("seed=9,noise=0.01,drift=0.001,spike=0.5,step=3:1.5,slow=dense-f16:2,"
+                            "fail=a,poison=b,lost=4,zero=5,memory=1000,devices=2,telemetry=0,capped=1,sleep_ms=2.5",
+                            &s, NULL),
+        SPARGE_OK);
     assert_int_equal(s.seed, 9);
     assert_true(s.noise == 0.01 && s.drift == 0.001 && s.spike == 0.5 && s.sleep_ms == 2.5);
     assert_int_equal(s.step_launch, 3);
@@ -32,15 +33,16 @@ static void test_scenario_values(void **state)
     assert_int_equal(s.memory_bytes, 1000);
     assert_int_equal(s.devices, 2);
     assert_int_equal(s.telemetry, 0);
+    assert_int_equal(s.capped, 1);
 }
 
 static void test_malformed_scenarios(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"noise",   "noise=",     "noise=x",   "noise=1",    "unknown=1",
-                                      "step=1",  "step=a:2",   "slow=m",    "slow=:2",    "slow=m:0",
-                                      "fail=",   "memory=0",   "lost=-1",   "seed=1x",    "=1",
-                                      "spike=2", "step=3:nan", "devices=0", "devices=65", "telemetry=2"};
+    static const char *const bad[] = {"noise",      "noise=",      "noise=x", "noise=1",  "unknown=1",  "step=1",
+                                      "step=a:2",   "slow=m",      "slow=:2", "slow=m:0", "fail=",      "memory=0",
+                                      "lost=-1",    "seed=1x",     "=1",      "spike=2",  "step=3:nan", "devices=0",
+                                      "devices=65", "telemetry=2", "capped=2"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         fake_scenario s;
         sparge_error error = {0};
