@@ -77,7 +77,7 @@ __device__ __forceinline__ float k_scale_of(const attend_args &args, int first, 
     return __ldg(args.k_scale + (first + (max(tile, 0) >> args.k_scale_shift)));
 }
 
-/* One thread: takes row blocks from the queue and writes their records, one row block ahead of the others. */
+/* One thread: takes row blocks from the queue and writes their records, one row block ahead of the producer. */
 template <typename S, bool Lists>
 __device__ __forceinline__ void look_for_work(const attend_args &args, const int8_fp8_memory<S> &memory)
 {
@@ -155,7 +155,8 @@ __device__ __forceinline__ void produce(const tensor_maps &maps, const attend_ar
         const int turns = (p.tiles + S::tiles - 1) / S::tiles;
         int tile[S::tiles]; /* of K's turn, and then of V's */
         const auto load_stage = [&](int turn) {
-            const bool has_k = turn<turns, has_v = turn> 0;
+            const bool has_k = turn < turns;
+            const bool has_v = turn > 0;
             const uint32_t k = ring.k(), v = ring.v(), full = ring.full();
             ptx::mbarrier_wait_parity(ring.empty(), ring.parity);
             ptx::mbarrier_arrive_expect_tx(full, (has_k ? S::k_bytes : 0) + (has_v ? S::tiles * S::D * tile_keys : 0));
