@@ -180,9 +180,7 @@ sparge_status sparge_device_get_memory(sparge_context *context, uint64_t *free_b
 
 sparge_status sparge_device_get_telemetry(sparge_context *context, sparge_telemetry *telemetry)
 {
-    *telemetry = (sparge_telemetry){-1, -1, -1, -1, -1, -1, {0}};
-    for (int i = 0; i < SPARGE_SLOWDOWNS; i++)
-        telemetry->slowed_ns[i] = -1;
+    memset(telemetry, 0xff, sizeof *telemetry); /* all -1 */
     if (!context->backend->telemetry)
         return sparge_context_fail(context, SPARGE_ERROR_UNSUPPORTED,
                                    "the backend %s tells nothing of clocks, power and heat", context->backend->name);

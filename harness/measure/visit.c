@@ -107,9 +107,8 @@ static sparge_status launch_held(sb_timer *timer, sparge_plan *plan, const sparg
 /* All -1 if the device tells nothing, or is not asked. */
 static sparge_telemetry read_telemetry(sb_timer *timer)
 {
-    sparge_telemetry now = {-1, -1, -1, -1, -1, -1, {0}};
-    for (int i = 0; i < SPARGE_SLOWDOWNS; i++)
-        now.slowed_ns[i] = -1;
+    sparge_telemetry now;
+    memset(&now, 0xff, sizeof now); /* all -1 */
     if (timer->asks && sparge_device_get_telemetry(timer->context, &now) != SPARGE_OK)
         timer->asks = 0;
     return now;
@@ -134,8 +133,8 @@ sparge_status sb_visit_run(sb_timer *timer, sparge_plan *plan, const sparge_io *
     visit->sample = calloc(samples, sizeof *visit->sample);
     if (!visit->sample)
         return SPARGE_ERROR_OUT_OF_MEMORY;
+    const sparge_telemetry before = read_telemetry(timer); /* first: it may leave an error's text of its own */
     sparge_status status = reserve_events(timer, 2 * samples);
-    const sparge_telemetry before = read_telemetry(timer);
     int32_t held = SPARGE_HOLD_RUNS / count;
     while (status == SPARGE_OK && visit->launches < launches && !visit->interrupted) {
         int32_t left = launches - visit->launches;

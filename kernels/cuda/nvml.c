@@ -77,8 +77,7 @@ static int find(void *library, const char *name, void *function, size_t size)
 
 static void close_library(void *library, const nvml_functions *call)
 {
-    if (call->shut_down)
-        call->shut_down();
+    call->shut_down();
     dlclose(library);
 }
 

@@ -74,11 +74,9 @@ static sparge_status parse_item(fake_scenario *scenario, const char *item, const
     } else if (strcmp(name, "devices") == 0) {
         if (!parse_integer(value, 1, &scenario->devices) || scenario->devices > FAKE_MAX_DEVICES)
             return malformed(error, item, "must be an integer in 1..64");
-    } else if (strcmp(name, "telemetry") == 0) {
-        if (!parse_integer(value, 0, &scenario->telemetry) || scenario->telemetry > 1)
-            return malformed(error, item, "must be 0 or 1");
-    } else if (strcmp(name, "capped") == 0) {
-        if (!parse_integer(value, 0, &scenario->capped) || scenario->capped > 1)
+    } else if (strcmp(name, "telemetry") == 0 || strcmp(name, "capped") == 0) {
+        int64_t *flag = *name == 't' ? &scenario->telemetry : &scenario->capped;
+        if (!parse_integer(value, 0, flag) || *flag > 1)
             return malformed(error, item, "must be 0 or 1");
     } else if (strcmp(name, "sleep_ms") == 0) {
         if (!parse_real(value, 0, 60000, &scenario->sleep_ms))

@@ -161,6 +161,59 @@ template <typename T16, typename S> struct row_pair {
     }
 };
 
+/* Divides, rounds, and stores a consumer's rows, by way of `stage`, where its rows of Q were. */
+template <typename T16, typename S>
+__device__ __forceinline__ void store_rows(const attend_args &args, const row_block_place &p, int consumer, char *stage,
+                                           const float (&o)[S::D / 2], const float (&m)[2], const float (&l)[2])
+{
+    const int lane = static_cast<int>(threadIdx.x) % 32, warp_row = static_cast<int>(threadIdx.x) % warpgroup / 32 * 16;
+    ptx::bar_sync(1 + consumer, warpgroup);         /* all four warps are done with Q */
+    const auto chunk_at = [&](int row, int chunk) { /* 16 bytes of a row of the consumer */
+                                                    return stage + (chunk / 8 * S::Consumers + consumer) * box_bytes +
+                                                           chunk_offset<piece_bytes>(row, chunk % 8);
+    };
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const int local_row = warp_row + lane / 4 + h * 8;
+        const int row = p.first_row + consumer * 64 + local_row;
+        const float sum = quad_sum(l[h]);
+        const float inverse = sum > 0 ? 1 / sum : 0;
+        if (args.lse && lane % 4 == 0 && row < args.seqlen_q) {
+            const int64_t index = p.batch_head * args.seqlen_q + row;
+            float lse = sum > 0 ? (m[h] + log2f(sum)) * CUDART_LN2_F : -CUDART_INF_F;
+            if (args.lse_offset)
+                lse += args.lse_offset[index];
+            args.lse[index] = lse;
+        }
+#pragma unroll
+        for (int d = 0; d < S::D / 8; d++)
+            *reinterpret_cast<uint32_t *>(chunk_at(local_row, d) + lane % 4 * 4) =
+                pack(o[4 * d + 2 * h] * inverse, o[4 * d + 2 * h + 1] * inverse, T16());
+    }
+    __syncwarp(); /* a warp stages and stores its own rows only */
+    char *out = static_cast<char *>(args.o.data) + (p.batch * args.o.batch_stride + p.head * args.o.head_stride) * 2;
+    constexpr int chunks = S::D / 8, steps = 16 * chunks / 32;
+    const auto each_chunk = [&](int step, auto store) {
+        const int local_row = warp_row + (step * 32 + lane) / chunks, chunk = (step * 32 + lane) % chunks;
+        const int row = p.first_row + consumer * 64 + local_row;
+        if (row < args.seqlen_q && chunk * 8 < args.head_dim)
+            store(out + row * args.o.token_stride * 2 + chunk * 16, chunk_at(local_row, chunk), chunk * 8);
+    };
+    if (args.o_scalar) {
+#pragma unroll 1
+        for (int step = 0; step < steps; step++)
+            each_chunk(step, [&](char *to, const char *from, int channel) {
+                store_elements(to, from, args.head_dim - channel);
+            });
+        return;
+    }
+#pragma unroll
+    for (int step = 0; step < steps; step++)
+        each_chunk(step, [&](char *to, const char *from, int) {
+            *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(from);
+        });
+}
+
 template <typename T16, typename S, bool Lists>
 __global__ void __launch_bounds__(S::threads, S::Ctas)
     attend_int8_f16(const __grid_constant__ tensor_maps maps, const __grid_constant__ attend_args args)

@@ -23,9 +23,9 @@
  * that makes it so (cuda.h).
  *
  * T adds e4m3 products in f16, which takes half the registers and half the tensor cores' time in the register file, and
- * holds some turns (turns_of_t), or two if their sums are large (t_is_full); then it is added to O, in f32. V^T has eight more
- * rows in shared memory, the first of quarters, which makes column D of T a quarter of the sum of P as rounded: the softmax's
- * denominator costs no instruction.
+ * holds some turns (turns_of_t), fewer where their sums are large (t_is_full) or a reference is moved; then it is added to
+ * O, in f32. V^T has eight more rows in shared memory, the first of quarters, which makes column D of T a quarter of the sum
+ * of P as rounded: the softmax's denominator costs no instruction.
  *
  * Shared memory: Q, rows of D bytes; stages of K, 128 x D, and of V^T, twice (D + 8) x 64; rows as wide as the swizzle.
  * Registers: the producer gives up all but 24; S 64, T (D + 8) / 4, O D / 2, P 16 that are read and 16 to come, which change
@@ -74,18 +74,17 @@ __device__ __forceinline__ void store_rows(const attend_args &args, const row_bl
     });
 }
 
-/* A consumer's part of the row block whose Q is there: `number`, in whose highest bit the caller keeps something of its own,
- * so that both take one register. */
+/* A consumer's part of the row block whose Q is there: `number`, with the parity of the next one's q_full in its highest bit, so
+ * that both take one register; the row block's record is the other one. Returns that bit. */
 template <typename S, bool Lists, exponential Form, bool Lse>
 __device__ __forceinline__ uint32_t attend_rows(const attend_args &args, uint32_t number, int consumer,
                                                 int8_fp8_memory<S> &memory)
 {
     const volatile row_block_record<S> &record = memory.record[number >> 31 ^ 1];
-    row_block_place p = place_of(args, record);
+    row_block_place p = place_of<Lists>(args, record, static_cast<int>(number & ~(1u << 31)));
     p.tiles = same_in_warp(p.tiles);
-    p.list = Lists ? args.list + static_cast<int>(number & ~(1u << 31)) * args.list_stride : nullptr;
     const int kv_batch_head = p.batch * args.heads_kv + p.kv_head;
-    const int turns = same_in_warp((p.tiles + S::tiles - 1) / S::tiles);
+    const int turns = same_in_warp(turns_of<S>(p.tiles));
     const int first_row = same_in_warp(p.first_row) + consumer * 64;
     stage_ring<S> &ring = memory.ring;
     const int whole = visible_end(args, first_row) / tile_keys;
@@ -148,7 +147,7 @@ __device__ __forceinline__ uint32_t attend_rows(const attend_args &args, uint32_
             tile_ahead[t] = Lists ? tile_at<Lists>(p, next, -1) : next;
         }
     };
-    /* in_pairs: `packed` is of this turn; or pairs cannot hold its weights. is_whole: all rows see all keys. */
+    /* in_pairs: may it be done by `packed`, which is then of this turn? is_whole: all rows see all keys. */
     const auto softmax = [&](uint32_t(&next_p)[S::p_words], int turn, packed_turn<Form, S::scales> &packed,
                              bool in_pairs, bool is_whole, const float(&scale)[S::scales]) {
         if constexpr (Form != exponential::exact)

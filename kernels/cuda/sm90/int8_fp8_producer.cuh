@@ -2,7 +2,7 @@
 #ifndef SPARGE_SM90_INT8_FP8_PRODUCER_CUH
 #define SPARGE_SM90_INT8_FP8_PRODUCER_CUH
 
-#include "pieces.cuh"
+#include "row_block.cuh"
 
 namespace sparge::sm90
 {
@@ -63,13 +63,19 @@ template <typename S> struct row_block_record {
     float q_scale, k_scale[S::scales]; /* Q's, to log2 units; of turn 0 */
 };
 
-/* What a CTA's warpgroups share: addresses in shared memory, and records, which are used in turn. A record is full when it has
- * been written, Q when that of the same row block is there; a record is empty when Q is. */
+/* Addresses in shared memory, what is there, and where in the ring a thread is. Two records are used in turn: one is full when it
+ * has been written, Q when that of the same row block is there; a record is empty when Q is. */
 template <typename S> struct int8_fp8_memory {
     uint32_t q, q_full, q_empty, record_full, record_empty; /* the latter of two records, 8 bytes each */
     stage_ring<S> ring;
     volatile row_block_record<S> *record;
 };
+
+/* Turns of so many tiles. */
+template <typename S> __device__ __forceinline__ int turns_of(int tiles)
+{
+    return (tiles + S::tiles - 1) / S::tiles;
+}
 
 /* The scale of K's tile `tile`, or of some other one if that is -1. first: of the head, in args.k_scale. */
 __device__ __forceinline__ float k_scale_of(const attend_args &args, int first, int tile)
@@ -119,9 +125,10 @@ __device__ __forceinline__ void look_for_work(const attend_args &args, const int
     leave_queue(args);
 }
 
-/* The row block of a record, but for its list. */
-template <typename S>
-__device__ __forceinline__ row_block_place place_of(const attend_args &args, const volatile row_block_record<S> &record)
+/* The row block of a record. number: that in the record. */
+template <bool Lists, typename S>
+__device__ __forceinline__ row_block_place place_of(const attend_args &args, const volatile row_block_record<S> &record,
+                                                    int number)
 {
     row_block_place p;
     p.batch = record.batch;
@@ -130,6 +137,7 @@ __device__ __forceinline__ row_block_place place_of(const attend_args &args, con
     p.batch_head = p.batch * args.heads_q + p.head;
     p.first_row = record.first_row;
     p.tiles = record.tiles;
+    p.list = Lists ? args.list + number * args.list_stride : nullptr;
     return p;
 }
 
@@ -149,10 +157,9 @@ __device__ __forceinline__ void produce(const tensor_maps &maps, const attend_ar
             ptx::mbarrier_arrive(memory.q_full);
             return;
         }
-        row_block_place p = place_of(args, record);
-        p.list = Lists ? args.list + number * args.list_stride : nullptr;
+        const row_block_place p = place_of<Lists>(args, record, number);
         const int kv_batch_head = p.batch * args.heads_kv + p.kv_head;
-        const int turns = (p.tiles + S::tiles - 1) / S::tiles;
+        const int turns = turns_of<S>(p.tiles);
         int tile[S::tiles]; /* of K's turn, and then of V's */
         const auto load_stage = [&](int turn) {
             const bool has_k = turn < turns;

@@ -2,6 +2,7 @@
 #ifndef SPARGE_SM90_INT8_FP8_ROWS_CUH
 #define SPARGE_SM90_INT8_FP8_ROWS_CUH
 
+#include "methods/recipe.h"
 #include "int8_scores.cuh"
 #include "packed_exp.cuh"
 
@@ -26,6 +27,8 @@ __device__ __forceinline__ int next_adjusted(int turn)
     return turn == first_adjusted ? 32 : turn / 64 * 64 + 64;
 }
 
+constexpr float e4m3_most = 448, f16_most = 65504;
+
 /* Turns that T adds up before O takes it over. Sums in f16 are cut off: eight turns add a hundredth to the error of O. */
 template <exponential Form> constexpr int turns_of_t = Form == exponential::fast ? 8 : 4;
 
@@ -38,7 +41,7 @@ template <typename S, exponential Form, bool Lse> struct consumer_state {
     uint32_t moved;    /* references of the warp, so that O and T are still to be multiplied by alpha */
     uint32_t in_pairs; /* exponentials may be, at the warp's references */
     float alpha[2];    /* of its rows, if so */
-    /* The thread's largest P since m was set: of packed turns as word() has it, of exact ones the exponent's bits. */
+    /* The thread's largest P since m was set: as word() has it, of packed turns alone; of the exact form the exponent's bits. */
     uint32_t largest[2];
 
     __device__ __forceinline__ void clear()
@@ -155,7 +158,7 @@ template <typename S, exponential Form, bool Lse> struct consumer_state {
             set_references(to);
     }
 
-    /* Scores -> P. scale: of each tile's scores, to log2 units. seen[t][h]: keys of tile t that row h sees. */
+    /* Scores -> P. scale: to log2 units, of each tile, or of all. seen[t][h]: keys of tile t that row h sees. */
     template <bool Masked>
     __device__ __forceinline__ void softmax(uint32_t (&next_p)[S::p_words], const float (&scale)[S::scales],
                                             const int (&seen)[S::tiles][2], float wanted)
@@ -215,10 +218,12 @@ template <typename S, exponential Form, bool Lse> struct consumer_state {
     }
 
     /* Could T not hold two more turns? The same in a warp. Column D, the first lane's of each four, has a quarter of the sum
-     * of P, so |T| is at most four times V's largest of it. */
+     * of P, so |T| is at most four times V's largest of it; what two turns add at most must leave it finite. */
     __device__ __forceinline__ bool t_is_full() const
     {
-        const uint32_t largest = 4000 / 2 - 1024 + (11 + 15 << 10); /* in f16 */
+        constexpr int most_quarter = 4000; /* between 2^11 and 2^12 */
+        static_assert((4 * most_quarter + 2 * S::keys * e4m3_most) * SPARGE_FP8_V_MAX <= f16_most, "T overflows");
+        const uint32_t largest = most_quarter / 2 - 1024 + (11 + 15 << 10); /* in f16 */
         return __any_sync(~0u, max(t[S::D / 4], t[S::D / 4 + 1]) > largest);
     }
 };

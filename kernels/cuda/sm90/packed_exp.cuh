@@ -51,11 +51,11 @@ struct packed_row {
     uint32_t minus_low, base; /* pairs: -y_low; of `accurate`, base less what the bits of 1 give */
 };
 
-/* Of a turn of Tiles tiles. Exponents are those of P, in log2 units; m is a row's reference, and `exponent` that of P there. */
-template <exponential Form, int Tiles> struct packed_turn {
+/* Of a turn whose tiles have Scales scales. Exponents are those of P, in log2 units; m is a row's reference, and `exponent` that of P there. */
+template <exponential Form, int Scales> struct packed_turn {
     using form = packed_form<Form>;
-    packed_row row[Tiles][2];
-    uint32_t slope[Tiles]; /* pair: of the FMA */
+    packed_row row[Scales][2];
+    uint32_t slope[Scales]; /* pair: of the FMA */
 
     /* Can 16 bits hold y_low of the two rows at every scale that start() takes? The same in a warp. */
     static __device__ __forceinline__ bool holds(const float (&m)[2], float exponent)
@@ -66,7 +66,7 @@ template <exponential Form, int Tiles> struct packed_turn {
     }
 
     /* scale: octaves a unit of S, the same in a warp. False: not possible. holds(m, exponent) must be true. */
-    __device__ __forceinline__ bool start(const float (&scale)[Tiles], const float (&m)[2], float exponent)
+    __device__ __forceinline__ bool start(const float (&scale)[Scales], const float (&m)[2], float exponent)
     {
         constexpr float cut = 256, bits_per_cut = 1024 * cut;
         bool fits = true;
@@ -79,7 +79,7 @@ template <exponential Form, int Tiles> struct packed_turn {
             bits_at_zero[h] = fmaf(-1024.f, m[h], 1024 * (exponent + 15 - 1.054f) + round_bias);
         }
 #pragma unroll
-        for (int x = 0; x < Tiles; x++) {
+        for (int x = 0; x < Scales; x++) {
             fits = fits && scale[x] >= form::least_unit / cut && scale[x] <= form::most_unit / cut;
             slope[x] = ptx::f16x2_of(scale[x] * (cut * form::steps * 16384));
             const float per_scale = ptx::reciprocal(scale[x]);
@@ -97,14 +97,14 @@ template <exponential Form, int Tiles> struct packed_turn {
             }
         }
 #pragma unroll
-        for (int x = 0; x < Tiles; x++)
+        for (int x = 0; x < Scales; x++)
 #pragma unroll
             for (int h = 0; h < 2; h++) /* now: the compiler would put it off until S is there */
                 asm volatile("" : "+r"(row[x][h].minus_low), "+r"(row[x][h].base), "+r"(slope[x]));
         return __all_sync(~0u, fits);
     }
 
-    /* Four neighbouring scores of tile x, row h, in pairs -> weights in e4m3. largest: the row's z so far, as pairs of
+    /* Four neighbouring scores of scale x, row h, in pairs -> weights in e4m3. largest: the row's z so far, as pairs of
      * 1 + z 2^-10. */
     __device__ __forceinline__ uint32_t word(int x, int h, const int32_t (&s)[4], uint32_t &largest) const
     {

@@ -21,6 +21,17 @@ namespace sparge::sm90
 constexpr int tile_keys = ATTEND_TILE_KEYS;
 constexpr int warpgroup = 128; /* threads */
 
+/* One warpgroup that loads and Consumers that compute 64 rows each. Ctas: that share an SM. */
+template <int Consumers_, int Ctas_> struct cta_shape {
+    static constexpr int Consumers = Consumers_, Ctas = Ctas_;
+    static constexpr int rows = 64 * Consumers, threads = warpgroup * (1 + Consumers);
+    /* The SM's registers, first shared evenly, then what the producer leaves. */
+    static constexpr int entry_registers = 65536 / (threads * Ctas) / 8 * 8;
+    static constexpr int producer_registers = 24;
+    static constexpr int left = (entry_registers * threads - producer_registers * warpgroup) / (warpgroup * Consumers);
+    static constexpr int consumer_registers = left < 240 ? left / 8 * 8 : 240;
+};
+
 /* The row block of a CTA. */
 struct row_block_place {
     int batch_head, head, batch, kv_head;
@@ -58,8 +69,7 @@ __device__ __forceinline__ row_block_place place_of(const attend_args &args, int
     return p;
 }
 
-/* The CTA's, where each has one. The number of the CTA is read anew in every call: the end of the kernel finds its place
- * again instead of keeping it in registers that the loop needs. */
+/* The CTA's, where each has one. */
 template <typename S, bool Lists> __device__ __forceinline__ row_block_place find_place(const attend_args &args)
 {
     int work;
@@ -128,7 +138,7 @@ __device__ __forceinline__ void store_eights(const attend_args &args, const row_
         });
 }
 
-/* What a producer does when the queue is empty: after all CTAs have, it is as it was. */
+/* What the thread that takes row blocks from the queue does when that is empty: after all CTAs have, it is as it was. */
 __device__ __forceinline__ void leave_queue(const attend_args &args)
 {
     if (atomicAdd(args.queue + 1, 1) == gridDim.x - 1)
