@@ -85,6 +85,17 @@ int32_t guarded(const sparge_recipe &recipe, int32_t heads_q)
     return recipe.block_q > recipe.block_k ? recipe.block_q / recipe.block_k : 1;
 }
 
+/* One head after the other where row blocks are equally long. Where they are not, those of a head alone would leave SMs without
+ * work at the end, unless they are many more than SMs; more heads than that take each other's place in L2. */
+int32_t heads_together(const sparge_plan *plan, int32_t row_blocks)
+{
+    if (plan->problem.causal == SPARGE_CAUSAL_NONE)
+        return 1;
+    const int64_t wanted = cuda_context_of(plan->context)->properties.multiProcessorCount * int64_t(3) / 2,
+                  enough = (wanted + row_blocks - 1) / row_blocks, heads = cuda_heads_in_cache(plan);
+    return static_cast<int32_t>(enough < heads ? enough : heads);
+}
+
 attend_args fill_arguments(const sparge_plan *plan, const sparge_io *io, const attend_state *state)
 {
     const sparge_problem &problem = plan->problem;
@@ -132,6 +143,7 @@ attend_args fill_arguments(const sparge_plan *plan, const sparge_io *io, const a
     args.count = cuda->lists.count;
     args.list_stride = cuda->lists.list_stride;
     args.order = cuda->lists.order;
+    args.heads_together = heads_together(plan, args.row_blocks);
     args.queue = state->queue;
     args.lambda_log2 = state->lambda_log2;
     args.pv_unit = recipe.pv_unit > 0 ? recipe.pv_unit : recipe.block_q; /* parity mode also of methods without votes */

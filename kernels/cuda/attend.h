@@ -50,8 +50,10 @@ typedef struct attend_args {
     /* Sparse: for (b, h, row block) r, list[r * list_stride ..] are count[r] ascending tile indices. NULL: all tiles. */
     const int32_t *list, *count;
     int64_t list_stride;
-    /* blockIdx.x, or number in the queue -> r, longest first; NULL: row blocks from the last to the first, head by head */
+    /* blockIdx.x, or number in the queue -> r, longest first. NULL: row blocks from the last, which sees most keys, to the
+     * first, of heads_together heads at a time; the first group may have fewer. */
     const int32_t *order;
+    int32_t heads_together;
 
     /* Of kernels with persistent CTAs, which take row blocks from it: the next one and how many CTAs are done. Zero between
      * launches: the last CTA leaves it so. */

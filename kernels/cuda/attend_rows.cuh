@@ -53,6 +53,18 @@ __device__ __forceinline__ float exp2_approx(float x)
     return y;
 }
 
+/* The number, r in attend.h, of the work-th row block that is begun. */
+template <bool Lists> __device__ __forceinline__ int row_block_number(const attend_args &args, int work)
+{
+    if (Lists && args.order)
+        return args.order[work];
+    const int group = args.heads_together, odd_heads = args.batch * args.heads_q % group;
+    const int rest = work - odd_heads * args.row_blocks; /* counted from the first whole group */
+    const int first_head = rest < 0 ? 0 : odd_heads + rest / (group * args.row_blocks) * group;
+    const int heads = rest < 0 ? odd_heads : group, i = work - first_head * args.row_blocks;
+    return (first_head + i % heads) * args.row_blocks + args.row_blocks - 1 - i / heads;
+}
+
 /* Maximum and sum over the four lanes that share a row. */
 __device__ __forceinline__ float quad_max(float x)
 {

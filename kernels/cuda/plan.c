@@ -42,6 +42,18 @@ const char *cuda_unsupported_reason(const sparge_recipe *recipe, int arch)
     return NULL;
 }
 
+int64_t cuda_heads_in_cache(const sparge_plan *plan)
+{
+    const sparge_problem *p = &plan->problem;
+    const sparge_arithmetic arithmetic = plan->recipe.arithmetic;
+    const int64_t padded_dim = p->head_dim <= 64 ? 64 : 128;
+    const int64_t token_bytes = (arithmetic == SPARGE_ARITHMETIC_F16 ? 2 * p->head_dim : padded_dim) +
+                                (arithmetic == SPARGE_ARITHMETIC_INT8_FP8 ? padded_dim : 2 * p->head_dim);
+    const int64_t cache = cuda_context_of(plan->context)->properties.l2CacheSize;
+    const int64_t fitting = cache / 16 * 9 / (p->seqlen_k * token_bytes), heads = (int64_t)p->batch * p->heads_kv;
+    return (fitting < 1 ? 1 : fitting < heads ? fitting : heads) * (p->heads_q / p->heads_kv);
+}
+
 static int64_t rows_of(const sparge_plan *plan)
 {
     return (plan->problem.seqlen_q + plan->recipe.block_q - 1) / plan->recipe.block_q;

@@ -14,6 +14,10 @@ const char *cuda_unsupported_reason(const sparge_recipe *recipe, int arch);
 /* Does any head skip P V in the kernel, by lambda or by skip-softmax? */
 int cuda_skips_in_kernel(const sparge_recipe *recipe, int32_t heads_q);
 
+/* Heads of queries, of all batches, whose K and V fill 9/16 of the L2 cache at most: their row blocks may be begun together.
+ * At least one; in GQA a multiple of those that share K and V. */
+int64_t cuda_heads_in_cache(const sparge_plan *plan);
+
 sparge_status cuda_plan_create(sparge_plan *plan);
 void cuda_plan_destroy(sparge_plan *plan);
 sparge_status cuda_plan_run(sparge_plan *plan, int stages, const sparge_io *io);

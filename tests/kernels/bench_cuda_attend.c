@@ -313,6 +313,18 @@ static void time_case(sparge_context *context, const bench_case *c)
     sparge_free(context, lse);
 }
 
+/* Causal, with so few row blocks that their order tells. */
+static void time_few_heads(sparge_context *context, bench_case c)
+{
+    c.problem.causal = SPARGE_CAUSAL_BOTTOM_RIGHT;
+    for (c.problem.seqlen_q = 8192; c.problem.seqlen_q <= 16384; c.problem.seqlen_q *= 2)
+        for (int heads = 4; heads <= 16; heads *= 2) {
+            c.problem.seqlen_k = c.problem.seqlen_q;
+            c.problem.heads_q = c.problem.heads_kv = heads;
+            time_case(context, &c);
+        }
+}
+
 /* Other shares of heads, and other masks, at one size. */
 static void time_others(sparge_context *context, bench_case c)
 {
@@ -375,6 +387,7 @@ int main(int argc, char **argv)
                 time_case(context, &c);
             }
         c.problem.dtype = SPARGE_F16;
+        time_few_heads(context, c);
         time_others(context, c);
         for (size_t i = 0; i < 2; i++)
             for (size_t j = 0; j < sizeof densities / sizeof densities[0]; j++)

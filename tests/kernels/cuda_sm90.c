@@ -217,13 +217,31 @@ static const struct {
     int64_t lq, lk;
     int32_t batch, heads_q, heads_kv, dim;
 } shapes[] = {
-    {1, 1, 1, 1, 1, 64},        {1, 700, 1, 2, 1, 128},    {77, 1, 2, 2, 2, 128},     {63, 65, 1, 2, 2, 64},
-    {64, 64, 1, 1, 1, 128},     {65, 63, 1, 1, 1, 128},    {127, 129, 1, 4, 2, 128},  {128, 192, 2, 2, 1, 64},
-    {129, 193, 1, 2, 2, 96},    {191, 383, 1, 3, 1, 64},   {192, 384, 2, 1, 1, 128},  {193, 385, 1, 2, 1, 128},
-    {300, 100, 1, 2, 2, 128},   {300, 333, 2, 4, 2, 104},  {257, 383, 1, 2, 1, 13},   {190, 450, 2, 2, 2, 40},
-    {576, 577, 1, 2, 2, 64},    {700, 1500, 1, 2, 1, 128}, {1500, 1430, 1, 2, 2, 64}, {129, 300, 2, 80, 40, 64},
-    {130, 513, 3, 64, 32, 128}, /* more row blocks than CTAs find room */
-    {200, 9001, 1, 2, 1, 128},  /* 71 turns: INT8/FP8 adjusts references before some of them */
+    {1, 1, 1, 1, 1, 64},
+    {1, 700, 1, 2, 1, 128},
+    {77, 1, 2, 2, 2, 128},
+    {63, 65, 1, 2, 2, 64},
+    {64, 64, 1, 1, 1, 128},
+    {65, 63, 1, 1, 1, 128},
+    {127, 129, 1, 4, 2, 128},
+    {128, 192, 2, 2, 1, 64},
+    {129, 193, 1, 2, 2, 96},
+    {191, 383, 1, 3, 1, 64},
+    {192, 384, 2, 1, 1, 128},
+    {193, 385, 1, 2, 1, 128},
+    {300, 100, 1, 2, 2, 128},
+    {300, 333, 2, 4, 2, 104},
+    {257, 383, 1, 2, 1, 13},
+    {190, 450, 2, 2, 2, 40},
+    {576, 577, 1, 2, 2, 64},
+    {700, 1500, 1, 2, 1, 128},
+    {1500, 1430, 1, 2, 2, 64},
+    {129, 300, 2, 80, 40, 64},
+    /* More row blocks than CTAs find room; then five of them a CTA: INT8/FP8's two records are written anew, and again. */
+    {130, 513, 3, 64, 32, 128},
+    {257, 300, 2, 120, 120, 64},
+    /* K and V of all heads do not fit in L2: several groups of heads. 133 turns: references are adjusted before some. */
+    {200, 17000, 1, 40, 20, 64},
 };
 
 static sm90_case case_of(const char *method, const char *settings, size_t shape, int causal, int number)
@@ -294,7 +312,7 @@ static void forms_of_the_exponential_are_near_the_exact_one(void **state)
     static const struct {
         const char *exp;
         double may, row_may;
-    } forms[] = {{"exact", 0, 0}, {"accurate", 0.035, 0.12}, {"fast", 0.06, 0.25}};
+    } forms[] = {{"exact", 0, 0}, {"accurate", 0.04, 0.12}, {"fast", 0.06, 0.25}};
     int cases = 0, differ[COUNT(forms)] = {0};
     for (size_t i = 0; i < COUNT(fp8); i++)
         for (size_t j = 0; j < COUNT(shapes); j++)

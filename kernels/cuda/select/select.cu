@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "cuda/cuda.h"
+#include "cuda/plan.h"
 
 namespace
 {
@@ -85,21 +86,6 @@ sparge_status set_rule(sparge_plan *plan, select_args *args)
     return upload(plan, device, host, heads * (sizeof(double) + sizeof(float)));
 }
 
-/* Heads whose K and V fill 9/16 of the L2 cache at most are ordered together. */
-int64_t group_row_blocks(const sparge_plan *plan, int64_t rows)
-{
-    const sparge_problem &p = plan->problem;
-    const sparge_arithmetic arithmetic = plan->recipe.arithmetic;
-    const int64_t padded_dim = p.head_dim <= 64 ? 64 : 128;
-    const int64_t token_bytes = (arithmetic == SPARGE_ARITHMETIC_F16 ? 2 * p.head_dim : padded_dim) +
-                                (arithmetic == SPARGE_ARITHMETIC_INT8_FP8 ? padded_dim : 2 * p.head_dim);
-    const int64_t cache = cuda_context_of(plan->context)->properties.l2CacheSize;
-    const int64_t fitting = cache / 16 * 9 / (p.seqlen_k * token_bytes),
-                  heads = static_cast<int64_t>(p.batch) * p.heads_kv;
-    const int64_t group = fitting < 1 ? 1 : fitting < heads ? fitting : heads;
-    return group * (p.heads_q / p.heads_kv) * rows;
-}
-
 sparge_status take_lists(sparge_plan *plan, select_state *state)
 {
     cuda_lists *lists = &cuda_plan_of(plan)->lists;
@@ -119,7 +105,7 @@ sparge_status take_lists(sparge_plan *plan, select_state *state)
     lists->count = args.list_count = static_cast<int32_t *>(count);
     lists->order = static_cast<int32_t *>(order);
     lists->list_stride = args.list_stride;
-    state->order = {args.list_count, lists->order, args.row_blocks, group_row_blocks(plan, args.rows), args.tiles};
+    state->order = {args.list_count, lists->order, args.row_blocks, cuda_heads_in_cache(plan) * args.rows, args.tiles};
     return SPARGE_OK;
 }
 

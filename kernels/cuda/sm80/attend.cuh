@@ -130,11 +130,7 @@ __global__ void __launch_bounds__(Warps * 32, WarpRows == 32 && D == 128 ? 2 : 1
 
     /* --- which row block --- */
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-    int work = static_cast<int>(blockIdx.x);
-    if (args.order)
-        work = args.order[work];
-    else
-        work += args.row_blocks - 1 - 2 * (work % args.row_blocks);
+    const int work = row_block_number<true>(args, static_cast<int>(blockIdx.x));
     const int row_block = work % args.row_blocks, batch_head = work / args.row_blocks;
     const int head = batch_head % args.heads_q, batch = batch_head / args.heads_q;
     const int kv_head = head / (args.heads_q / args.heads_kv);

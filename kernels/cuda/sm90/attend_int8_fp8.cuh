@@ -276,21 +276,20 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
     attend_int8_fp8(const __grid_constant__ tensor_maps maps, const __grid_constant__ attend_args args)
 {
     extern __shared__ char raw[];
-    __shared__ alignas(8) uint64_t barriers[6 + 2 * S::stages];
+    __shared__ alignas(8) uint64_t barriers[5 + 2 * S::stages];
     __shared__ row_block_record<S> record[2];
     const uint32_t raw_shared = ptx::shared_address(raw), q_shared = (raw_shared + 1023) & ~1023u;
     const uint32_t q_full = ptx::shared_address(barriers);
     int8_fp8_memory<S> memory = {
-        q_shared, q_full, q_full + 8, q_full + 16, q_full + 32, {q_shared + S::q_bytes, q_full + 48, 0, 0}, record};
+        q_shared, q_full, q_full + 8, q_full + 16, q_full + 32, {q_shared + S::q_bytes, q_full + 40, 0, 0}, record};
 
     write_quarters<S>(raw + (memory.ring.data - raw_shared));
     if (threadIdx.x == 0) {
         ptx::mbarrier_init(memory.q_full, 1);
         ptx::mbarrier_init(memory.q_empty, S::Consumers * warpgroup);
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < 2; i++)
             ptx::mbarrier_init(memory.record_full + 8 * i, 1);
-            ptx::mbarrier_init(memory.record_empty + 8 * i, 1);
-        }
+        ptx::mbarrier_init(memory.record_wanted, 1);
         for (int i = 0; i < S::stages; i++) {
             ptx::mbarrier_init(memory.ring.barriers + 8 * i, 1);
             ptx::mbarrier_init(memory.ring.barriers + 8 * (S::stages + i), S::Consumers);

@@ -64,9 +64,11 @@ template <typename S> struct row_block_record {
 };
 
 /* Addresses in shared memory, what is there, and where in the ring a thread is. Two records are used in turn: one is full when it
- * has been written, Q when that of the same row block is there; a record is empty when Q is. */
+ * has been written, Q when that of the same row block is there; a record has been read when Q is empty. */
 template <typename S> struct int8_fp8_memory {
-    uint32_t q, q_full, q_empty, record_full, record_empty; /* the latter of two records, 8 bytes each */
+    uint32_t q, q_full, q_empty;
+    uint32_t record_full;   /* of two records, 8 bytes each */
+    uint32_t record_wanted; /* when the producer is near the end of a row block */
     stage_ring<S> ring;
     volatile row_block_record<S> *record;
 };
@@ -83,7 +85,8 @@ __device__ __forceinline__ float k_scale_of(const attend_args &args, int first, 
     return __ldg(args.k_scale + (first + (max(tile, 0) >> args.k_scale_shift)));
 }
 
-/* One thread: takes row blocks from the queue and writes their records, one row block ahead of the producer. */
+/* One thread: takes row blocks from the queue and writes their records, each when the producer is near the end of the one before:
+ * what is taken earlier than it is needed, another CTA may be free for by then. */
 template <typename S, bool Lists>
 __device__ __forceinline__ void look_for_work(const attend_args &args, const int8_fp8_memory<S> &memory)
 {
@@ -93,9 +96,10 @@ __device__ __forceinline__ void look_for_work(const attend_args &args, const int
 #pragma unroll 1
     for (uint32_t n = 0;; n++) {
         volatile row_block_record<S> &record = memory.record[n % 2];
-        ptx::mbarrier_wait_parity(memory.record_empty + n % 2 * 8, n / 2 % 2 ^ 1); /* the first two pass at once */
-        if (n > 0)
+        if (n > 0) {
+            ptx::mbarrier_wait_parity(memory.record_wanted, (n - 1) % 2);
             work = gridDim.x + atomicAdd(args.queue, 1);
+        }
         const bool is_last = work >= row_blocks;
         record.number = -1;
         if (!is_last) {
@@ -141,6 +145,9 @@ __device__ __forceinline__ row_block_place place_of(const attend_args &args, con
     return p;
 }
 
+/* Turns before the last one's loads at which the next row block is asked for: as long as it takes to find. */
+constexpr int turns_ahead = 2;
+
 /* One thread: loads, as far ahead as there are empty stages. */
 template <typename S, bool Lists>
 __device__ __forceinline__ void produce(const tensor_maps &maps, const attend_args &args, int8_fp8_memory<S> memory)
@@ -184,16 +191,20 @@ __device__ __forceinline__ void produce(const tensor_maps &maps, const attend_ar
         if (turns > 0)
             load_stage(0);
         ptx::mbarrier_wait_parity(memory.q_empty, n % 2 ^ 1); /* the first passes at once */
-        if (n > 0)
-            ptx::mbarrier_arrive(memory.record_empty + (n + 1) % 2 * 8);
         ptx::mbarrier_arrive_expect_tx(memory.q_full, S::q_bytes);
 #pragma unroll
         for (int i = 0; i < S::Consumers; i++)
             ptx::cp_async_bulk_tensor_3d(memory.q + i * 64 * S::D, &maps.q, memory.q_full, 0, p.first_row + i * 64,
                                          p.batch_head);
+        /* The record before this one's has been read: Q was empty. */
+        if (turns <= turns_ahead)
+            ptx::mbarrier_arrive(memory.record_wanted);
 #pragma unroll 1
-        for (int turn = 1; turn <= turns; turn++)
+        for (int turn = 1; turn <= turns; turn++) {
+            if (turn == turns - turns_ahead)
+                ptx::mbarrier_arrive(memory.record_wanted);
             load_stage(turn);
+        }
     }
 }
 

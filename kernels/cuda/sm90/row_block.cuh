@@ -46,14 +46,6 @@ __device__ __forceinline__ int visible_end(const attend_args &args, int row)
     return static_cast<int>(max(min(row + 1 + args.causal_shift, args.seqlen_k), int64_t(0)));
 }
 
-/* The number, r in attend.h, of the work-th row block that is begun. */
-template <bool Lists> __device__ __forceinline__ int row_block_number(const attend_args &args, int work)
-{
-    if (Lists && args.order)
-        return args.order[work];
-    return work + args.row_blocks - 1 - 2 * (work % args.row_blocks); /* a head's last one, which sees most, first */
-}
-
 template <typename S, bool Lists>
 __device__ __forceinline__ row_block_place place_of(const attend_args &args, int number)
 {
