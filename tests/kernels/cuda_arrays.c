@@ -557,7 +557,8 @@ arrays_case arrays_random(uint64_t seed, int64_t largest)
         break;
     default:
         c.method = sparge[between(&state, 0, 2)];
-        snprintf(text, sizeof settings[0], "%s smooth_k=%s %s", shape, smooth, picks[between(&state, 0, 11)]);
+        snprintf(text, sizeof settings[0], "%s smooth_k=%s %s scales=%s", shape, smooth, picks[between(&state, 0, 11)],
+                 scales[between(&state, 0, 2)]);
         c.per_head = between(&state, 0, 3) == 0;
         break;
     }

@@ -70,9 +70,11 @@ __global__ void __launch_bounds__(threads, 5) prepare_pieces(const __grid_consta
 /* Block means alone are only wanted of 16-bit methods. */
 template <typename T, int D> prepare_kernel choose(prepare_kernel_key key)
 {
+    if (key.judge && !key.int8)
+        return prepare_pieces<T, D, false, pooling::judged, false>;
     if (key.judge)
-        return key.int8 ? prepare_pieces<T, D, true, pooling::judged, false>
-                        : prepare_pieces<T, D, false, pooling::judged, false>;
+        return key.fine ? prepare_pieces<T, D, true, pooling::judged, true>
+                        : prepare_pieces<T, D, true, pooling::judged, false>;
     if (key.pool)
         return key.int8 ? nullptr : prepare_pieces<T, D, false, pooling::means, false>;
     if (key.int8)

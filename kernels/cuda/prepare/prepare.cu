@@ -196,7 +196,7 @@ sparge_status choose_kernel(sparge_plan *plan, const needs &n, prepare_state *st
                                     n.pool,
                                     n.judge,
                                     n.int8 && plan->recipe.scales != SPARGE_SCALES_BLOCK};
-    state->kernel = key.pool && key.fine ? nullptr : key.bf16 ? prepare_kernel_bf16(key) : prepare_kernel_f16(key);
+    state->kernel = key.bf16 ? prepare_kernel_bf16(key) : prepare_kernel_f16(key);
     if (!state->kernel)
         return sparge_context_fail(plan->context, SPARGE_ERROR_INTERNAL, "no prepare kernel for this plan");
     return SPARGE_OK;

@@ -79,7 +79,7 @@ typedef struct prepare_kernel_key {
     int int8;       /* quantise Q and K */
     int pool;       /* block means; alone not with int8 */
     int judge;      /* and self-similarity */
-    int fine;       /* scales finer than a block; not with pool */
+    int fine;       /* scales finer than a block */
 } prepare_kernel_key;
 
 /* Launch with schedule.heads * schedule.cta_per_head CTAs of PREPARE_THREADS; NULL: there is none. */

@@ -13,6 +13,9 @@
  *   3. x * (1 / scale) -> INT8; sums over rows of x * (1 / length)
  *   4. one warp a block finishes the two sums over rows, and the similarity
  *
+ * Scales: one a block, or finer ones (Fine), whose groups of rows (prepare_groups) are unions of what a thread has in
+ * rows of one class: those with equal a / 4 and a mod 2.
+ *
  * Arithmetic an element of Q with everything on, in instructions: 2 conversions, a half for the maximum, and one each for the sum, the
  * squares, the INT8 value and the unit vectors' sum, 3/4 to pack bytes: 7.25; K with its mean subtracted twice: 9.75. A
  * slab of 32 KiB in, 16 KiB out. */
@@ -24,23 +27,39 @@
 namespace sparge::prepare
 {
 
-/* The largest magnitude of a thread's part of a slab, NaN if there is one. */
-template <typename T> __device__ __forceinline__ float max_magnitude(const slab &data)
+constexpr int row_classes = 8;
+
+/* The class of a thread's row a, or one for all. */
+template <bool Fine> __device__ __forceinline__ constexpr int class_of_row(int a)
+{
+    return Fine ? a / 4 * 2 + a % 2 : 0;
+}
+
+/* The largest magnitudes of a thread's part of a slab, by class, NaN if there is one. */
+template <typename T, bool Fine>
+__device__ __forceinline__ void max_magnitudes_of(float (&most)[Fine ? row_classes : 1], const slab &data)
 {
     using pair = typename pair_of<T>::type;
-    uint32_t most[4] = {};
+    constexpr int of_class = Fine ? 1 : 4; /* not one after the other */
+    uint32_t pairs[Fine ? row_classes : 1][of_class] = {};
 #pragma unroll
     for (int a = 0; a < rows_of_thread; a++) {
         const uint4 row = data.row(a);
-        most[0] = max_magnitudes<pair, true>(most[0], row.x);
-        most[1] = max_magnitudes<pair, true>(most[1], row.y);
-        most[2] = max_magnitudes<pair, true>(most[2], row.z);
-        most[3] = max_magnitudes<pair, true>(most[3], row.w);
+        const uint32_t word[4] = {row.x, row.y, row.z, row.w};
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            uint32_t &larger = pairs[class_of_row<Fine>(a)][i % of_class];
+            larger = max_magnitudes<pair, true>(larger, word[i]);
+        }
     }
-    most[0] = max_magnitudes<pair, true>(max_magnitudes<pair, true>(most[0], most[1]),
-                                         max_magnitudes<pair, true>(most[2], most[3]));
-    const float2 two = unpack<T>(most[0]);
-    return max_magnitude(two.x, two.y);
+#pragma unroll
+    for (int c = 0; c < (Fine ? row_classes : 1); c++) {
+#pragma unroll
+        for (int i = 1; i < of_class; i++)
+            pairs[c][0] = max_magnitudes<pair, true>(pairs[c][0], pairs[c][i]);
+        const float2 two = unpack<T>(pairs[c][0]);
+        most[c] = max_magnitude(two.x, two.y);
+    }
 }
 
 constexpr int fine_groups_max = 64; /* scales of a slab with groups finer than a block: 256 rows / 4 */
@@ -236,26 +255,54 @@ __device__ __forceinline__ int first_row_of_group(prepare_groups groups, int gro
     }
 }
 
-/* Scales finer than a block: maxima of rows, then of groups, through shared memory. */
-template <typename T, centering C, int D>
-__device__ __forceinline__ void fine_scales(const prepare_side &side, const tile_place<D> &at, const slab &data,
-                                            const float (&center)[8], int slab_index, tile_shared<D> &shared)
+/* The larger of two magnitudes, as bits: NaN is above all. */
+__device__ __forceinline__ unsigned larger_of(float a, float b)
+{
+    return max(__float_as_uint(a), __float_as_uint(b));
+}
+
+/* Four pairs of a thread's classes share a scale at every granularity: 2 h + b, where h = a / 8, and b is a / 4 mod 2 of blocks
+ * of 128 rows (parts = 8), a mod 2 of blocks of 64. Or there is one scale. */
+template <int Scales> __device__ __forceinline__ float inverse_of_row(const float (&inverse)[Scales], int a, int parts)
+{
+    if constexpr (Scales == 1)
+        return inverse[0];
+    else
+        return parts == 8 ? inverse[a / 8 * 2 + a / 4 % 2] : inverse[a / 8 * 2 + a % 2];
+}
+
+/* Scales finer than a block, from the maxima of a thread's classes: first of the lanes of a slot, then of the groups, through
+ * shared memory. inverse: 1 / scale of the thread's pairs of classes. group_max is zero, and known to be by all threads. */
+template <int D>
+__device__ __forceinline__ void fine_scales(const prepare_side &side, const tile_place<D> &at,
+                                            const float (&most)[row_classes], int slab_index, tile_shared<D> &shared,
+                                            float (&inverse)[4])
 {
     const int of_block = groups_of_block(side.groups, side.block), of_slab = slab_shape<D>::slots / at.parts * of_block;
-    if (threadIdx.x < fine_groups_max)
-        shared.group_max[threadIdx.x] = 0;
-    __syncthreads();
+    const auto group_of_pair = [&](int i) { /* within the slab; by one of the pair's rows */
+                                            return at.sub * of_block +
+                                                   group_of_row(side.groups,
+                                                                at.row(i / 2 * 8 + i % 2 * (at.parts == 8 ? 4 : 1)));
+    };
+    unsigned pair[4];
 #pragma unroll
-    for (int a = 0; a < rows_of_thread; a++) {
-        float x[8], most = 0;
-        row_values<T, C>(x, data, at, a, center);
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            most = max_magnitude(most, x[i]);
-        if (a < at.rows)
-            atomicMax(&shared.group_max[at.sub * of_block + group_of_row(side.groups, at.row(a))],
-                      __float_as_uint(most));
+    for (int i = 0; i < 4; i++) {
+        const int h = i / 2 * 4, b = i % 2;
+        pair[i] =
+            at.parts == 8 ? larger_of(most[h + 2 * b], most[h + 2 * b + 1]) : larger_of(most[h + b], most[h + b + 2]);
     }
+    /* Lane i of the first four of a slot ends with pair i, the others with copies. */
+    const bool odd = at.chunk & 1, upper = at.chunk & 2;
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+        pair[h] =
+            max(odd ? pair[2 * h + 1] : pair[2 * h], __shfl_xor_sync(~0u, odd ? pair[2 * h] : pair[2 * h + 1], 1));
+    unsigned bits = max(upper ? pair[1] : pair[0], __shfl_xor_sync(~0u, upper ? pair[0] : pair[1], 2));
+#pragma unroll
+    for (int distance = 4; distance < slab_shape<D>::chunks; distance *= 2)
+        bits = max(bits, __shfl_xor_sync(~0u, bits, distance));
+    if (at.chunk < 4)
+        atomicMax(&shared.group_max[group_of_pair(at.chunk)], bits);
     __syncthreads();
     for (int i = static_cast<int>(threadIdx.x); i < of_slab; i += threads) {
         const int block = slab_index * (slab_shape<D>::slots / at.parts) + i / of_block, group = i % of_block;
@@ -268,6 +315,9 @@ __device__ __forceinline__ void fine_scales(const prepare_side &side, const tile
                 first < side.x.tokens ? scale : 0; /* 0: a group without rows */
     }
     __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        inverse[i] = shared.group_inverse[group_of_pair(i)];
 }
 
 /* Step 3: INT8 of one row: the nearest integer is in the low bits of the sum with 1.5 * 2^23. */
@@ -337,6 +387,11 @@ __device__ __forceinline__ void tile(const prepare_side &side, int head_dim, int
     slab &data = shared.data;
     load_slab(data, head_of(side.x, head) + first * side.x.token_stride + at.chunk * 8, at.parts * side.x.token_stride,
               at.chunk < load_chunks ? at.rows : 0);
+    if constexpr (Fine) {
+        if (threadIdx.x < fine_groups_max)
+            shared.group_max[threadIdx.x] = 0;
+        __syncthreads();
+    }
     float center[8] = {};
     if constexpr (C != centering::none) {
         wait();
@@ -345,10 +400,10 @@ __device__ __forceinline__ void tile(const prepare_side &side, int head_dim, int
     wait_for_slab();
 
     /* 1 */
-    float sum[8] = {}, most = 0, square[rows_of_thread];
-    if constexpr (Int8 && !Fine && C == centering::none)
-        most = max_magnitude<T>(data);
-    if constexpr (P != pooling::none || (Int8 && !Fine && C != centering::none)) {
+    float sum[8] = {}, most[Fine ? row_classes : 1] = {}, square[rows_of_thread];
+    if constexpr (Int8 && C == centering::none)
+        max_magnitudes_of<T, Fine>(most, data);
+    if constexpr (P != pooling::none || (Int8 && C != centering::none)) {
 #pragma unroll
         for (int a = 0; a < rows_of_thread; a++) {
             float x[8];
@@ -356,7 +411,7 @@ __device__ __forceinline__ void tile(const prepare_side &side, int head_dim, int
             if constexpr (Int8 && C != centering::none)
 #pragma unroll
                 for (int i = 0; i < 8; i++)
-                    most = max_magnitude(most, x[i]);
+                    most[class_of_row<Fine>(a)] = max_magnitude(most[class_of_row<Fine>(a)], x[i]);
             if constexpr (P != pooling::none)
 #pragma unroll
                 for (int i = 0; i < 8; i++)
@@ -375,15 +430,15 @@ __device__ __forceinline__ void tile(const prepare_side &side, int head_dim, int
         for (int i = 0; i < own_rows; i++)
             unit[i] = inverse_length(square[i]);
     }
-    float inverse = 1;
+    float inverse[Fine ? 4 : 1] = {};
     if constexpr (Fine) {
-        fine_scales<T, C>(side, at, data, center, slab_index, shared);
+        fine_scales(side, at, most, slab_index, shared, inverse);
     } else if constexpr (Int8) {
-        const unsigned bits = __reduce_max_sync(~0u, __float_as_uint(most));
+        const unsigned bits = __reduce_max_sync(~0u, __float_as_uint(most[0]));
         if (threadIdx.x % 32 == 0)
             shared.warp_max[threadIdx.x / 32] = __uint_as_float(bits);
         __syncthreads();
-        inverse = inverse_scale(block_scale(side, at, shared));
+        inverse[0] = inverse_scale(block_scale(side, at, shared));
     }
 
     /* 3 */
@@ -394,13 +449,10 @@ __device__ __forceinline__ void tile(const prepare_side &side, int head_dim, int
         for (int a = 0; a < rows_of_thread; a++) {
             float x[8];
             row_values<T, C>(x, data, at, a, center);
-            if constexpr (Int8) {
-                if constexpr (Fine)
-                    inverse = shared.group_inverse[at.sub * groups_of_block(side.groups, side.block) +
-                                                   group_of_row(side.groups, at.row(a))];
+            if constexpr (Int8)
                 if (a < at.rows)
-                    __stcs(reinterpret_cast<uint2 *>(x8 + a * at.parts * D), quantised(x, inverse));
-            }
+                    __stcs(reinterpret_cast<uint2 *>(x8 + a * at.parts * D),
+                           quantised(x, inverse_of_row(inverse, a, at.parts)));
             if constexpr (P == pooling::judged) {
                 const float factor = __shfl_sync(~0u, unit[a % own_rows], lane_of_row<S::chunks>(a), S::chunks);
 #pragma unroll
