@@ -130,7 +130,9 @@ attend_args fill_arguments(const sparge_plan *plan, const sparge_io *io, const a
         args.scales = static_cast<attend_scales>(recipe.scales);
         args.q_scales = prepared.q_scales;
         args.k_scales = prepared.k_scales;
+        args.q_scale_rows = recipe.block_q;
         args.k_scale_shift = recipe.block_k == 128 ? 1 : 0;
+        args.k_scale_groups = recipe.scales == SPARGE_SCALES_THREAD ? 4 : 1;
         args.lse_offset = io->lse && recipe.smooth_k ? prepared.lse_offset : NULL;
     }
     if (recipe.arithmetic == SPARGE_ARITHMETIC_INT8_FP8) {
@@ -221,16 +223,15 @@ sparge_status cuda_attend_plan(sparge_plan *plan)
                                    problem.head_dim <= 64 ? 64 : 128,
                                    free_rows ? 0 : recipe.block_q,
                                    recipe.select != SPARGE_SELECT_ALL,
-                                   recipe.scales == SPARGE_SCALES_BLOCK ? recipe.block_k : 0,
+                                   recipe.block_k,
                                    recipe.exp,
                                    votes ? recipe.block_k : 0};
     state->kernel = choose_kernel(cuda_context_of(plan->context), key);
     if (!state->kernel.function && recipe.exp == SPARGE_EXP_FAST)
-        return sparge_context_fail(
-            plan->context, SPARGE_ERROR_UNSUPPORTED,
-            "method %s: exp = fast: the cuda backend has it for INT8/FP8 without the PV skip, with one "
-            "scale a block, on compute capability 9.0",
-            sparge_method_name(recipe.method));
+        return sparge_context_fail(plan->context, SPARGE_ERROR_UNSUPPORTED,
+                                   "method %s: exp = fast: the cuda backend has it for INT8/FP8 without the PV skip, "
+                                   "on compute capability 9.0",
+                                   sparge_method_name(recipe.method));
     if (!state->kernel.function)
         return sparge_context_fail(plan->context, SPARGE_ERROR_INTERNAL, "no attention kernel for this plan");
     const int64_t blocks = (problem.seqlen_q + state->kernel.rows - 1) / state->kernel.rows;

@@ -41,7 +41,9 @@ typedef struct attend_args {
     const float *q_scale, *k_scale, *v_scale;
     attend_scales scales;
     int32_t q_scales, k_scales;
+    int32_t q_scale_rows;    /* BQ, where a block has one */
     int32_t k_scale_shift;   /* tile index >> shift = its block of BK keys */
+    int32_t k_scale_groups;  /* scales of a block of K: 1 or 4 */
     int32_t row_blocks;      /* per head: ceil(Lq / BQ) */
     int64_t v_padded_keys;   /* FP8 V is [B][Hkv][v_padded_keys / 64][v_channels][64 keys] */
     int32_t v_channels;      /* D of the kernel: 64 or 128 */
@@ -92,7 +94,7 @@ typedef struct attend_kernel_key {
     int head_dim;   /* 64 or 128 */
     int rows;       /* 64 or 128; 0: the kernel's choice, for all tiles without lists */
     int lists;      /* non-zero: over lists of tiles */
-    int scale_keys; /* INT8: keys of a block of K, 64 or 128, if it and each block of Q have one scale; else 0 */
+    int block_keys; /* INT8: keys of a block of K, 64 or 128: no scale is of more */
     int exp;        /* a sparge_exp; kernels with one form of exponential only do not look */
     int vote_keys;  /* with the PV skip: keys that are voted on together, 64 or 128; 0: without */
 } attend_kernel_key;
@@ -104,7 +106,7 @@ extern "C" {
 /* The mma.sync kernels (sm80/). */
 attend_kernel_entry sm80_attend_kernel(attend_kernel_key key);
 /* The wgmma kernels (sm90/), for compute capability 9.0 alone; in this build if SPARGE_HAVE_SM90A is defined. Those
- * without the PV skip; of INT8 products those with one scale a block. */
+ * without the PV skip. */
 attend_kernel_entry sm90_attend_kernel(attend_kernel_key key);
 
 #ifdef __cplusplus

@@ -254,9 +254,8 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
     const int first_row = p.first_row + consumer * 64, whole = visible_end(args, first_row) / tile_keys;
     const int row = first_row + static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 + threadIdx.x % 32 / 4;
     const bool signals = threadIdx.x % warpgroup == 0;
-    const float q_scale =
-        args.scale_log2 * args.q_scale[static_cast<int64_t>(p.batch_head) * args.q_scales + p.first_row / S::rows];
-    const float *k_scale = args.k_scale + static_cast<int64_t>(kv_batch_head) * args.k_scales;
+    const float q_scale = q_scale_of(args, p.batch_head, first_row, q_scale_of_thread());
+    const int k_scales = kv_batch_head * args.k_scales + k_scale_of_lane(args, static_cast<int>(threadIdx.x) % 32);
 
     row_pair<T16, S> state;
     state.clear();
@@ -285,7 +284,7 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
 #pragma unroll
         for (int t = 0; t < S::tiles; t++) {
             tile[t] = tile_ahead[t];
-            scale[t] = __ldg(k_scale + (max(tile[t], 0) >> args.k_scale_shift));
+            scale[t] = k_scale_of(args, k_scales, tile[t]);
             tile_ahead[t] = tile_at<Lists>(p, (turn + 1) * S::tiles + t, -1);
         }
     };
@@ -370,8 +369,6 @@ template <typename T16, typename Rows128, typename Rows64> attend_kernel_entry e
 
 template <typename Rows128, typename Rows64> attend_kernel_entry entry_int8_f16(const attend_kernel_key &key)
 {
-    if (key.scale_keys == 0)
-        return {};
     return key.bf16 ? entry_int8_f16<__nv_bfloat16, Rows128, Rows64>(key.rows, key.lists)
                     : entry_int8_f16<__half, Rows128, Rows64>(key.rows, key.lists);
 }

@@ -89,9 +89,8 @@ __device__ __forceinline__ uint32_t attend_rows(const attend_args &args, uint32_
     stage_ring<S> &ring = memory.ring;
     const int whole = visible_end(args, first_row) / tile_keys;
     const bool signals = threadIdx.x % warpgroup == 0;
-    const float q_scale = __int_as_float(same_in_warp(__float_as_int(record.q_scale)));
-    /* Not the same in a warp, as far as ptxas sees: what is read there must not take the way by uniform registers. */
-    const int k_scales = kv_batch_head * args.k_scales + zero_of_lane();
+    const float q_scale = record.q_scale[consumer * 16 + q_scale_of_thread()];
+    const int k_scales = kv_batch_head * args.k_scales + k_scale_of_lane(args, thread_anew() % 4);
     /* Is 0, which ptxas must not know: from a copy it would take both halves of P for the same registers, see them written while
      * a product runs, and run all products one after the other. */
     const uint32_t zero = static_cast<uint32_t>(args.batch) >> 31;
@@ -128,7 +127,7 @@ __device__ __forceinline__ uint32_t attend_rows(const attend_args &args, uint32_
 #pragma unroll
     for (int t = 0; t < S::tiles; t++) {
         if (t < S::scales)
-            k_scale[t] = record.k_scale[t];
+            k_scale[t] = record.k_scale[t][thread_anew() % 4];
         tile_ahead[t] = Lists ? same_in_warp(record.tile[S::tiles + t]) : S::tiles + t;
     }
     const auto scales_to_log2 = [&](float(&scale)[S::scales]) {
@@ -288,7 +287,7 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
         ptx::mbarrier_init(memory.q_full, 1);
         ptx::mbarrier_init(memory.q_empty, S::Consumers * warpgroup);
         for (int i = 0; i < 2; i++)
-            ptx::mbarrier_init(memory.record_full + 8 * i, 1);
+            ptx::mbarrier_init(memory.record_full + 8 * i, 32);
         ptx::mbarrier_init(memory.record_wanted, 1);
         for (int i = 0; i < S::stages; i++) {
             ptx::mbarrier_init(memory.ring.barriers + 8 * i, 1);
@@ -304,7 +303,7 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
         ptx::setmaxnreg_dec<S::producer_registers>();
         if (threadIdx.x == 0)
             produce<S, Lists>(maps, args, memory);
-        else if (threadIdx.x == 32)
+        else if (threadIdx.x / 32 == 1)
             look_for_work<S, Lists>(args, memory);
         return;
     }
@@ -349,13 +348,11 @@ template <typename S, bool Lists> attend_kernel_entry entry_int8_fp8(int exp)
 template <typename Rows128, typename Rows64, typename Wide64>
 attend_kernel_entry entry_int8_fp8(const attend_kernel_key &key)
 {
-    if (key.scale_keys == 0)
-        return {};
     if (!key.lists)
         return key.rows == 128 ? entry_int8_fp8<Rows128, false>(key.exp) : attend_kernel_entry{};
     if (key.rows == 128)
         return entry_int8_fp8<Rows128, true>(key.exp);
-    return key.scale_keys == 128 ? entry_int8_fp8<Wide64, true>(key.exp) : entry_int8_fp8<Rows64, true>(key.exp);
+    return key.block_keys == 128 ? entry_int8_fp8<Wide64, true>(key.exp) : entry_int8_fp8<Rows64, true>(key.exp);
 }
 
 } // namespace sparge::sm90

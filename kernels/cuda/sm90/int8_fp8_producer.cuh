@@ -2,7 +2,7 @@
 #ifndef SPARGE_SM90_INT8_FP8_PRODUCER_CUH
 #define SPARGE_SM90_INT8_FP8_PRODUCER_CUH
 
-#include "row_block.cuh"
+#include "int8_scores.cuh"
 
 namespace sparge::sm90
 {
@@ -59,8 +59,9 @@ template <typename S> __device__ __forceinline__ void write_quarters(char *stage
 template <typename S> struct row_block_record {
     int number; /* or -1 after the last */
     int tiles, batch, head, kv_head, first_row;
-    int tile[2 * S::tiles];            /* of turns 0 and 1, or -1 */
-    float q_scale, k_scale[S::scales]; /* Q's, to log2 units; of turn 0 */
+    int tile[2 * S::tiles]; /* of turns 0 and 1, or -1 */
+    float q_scale[S::rows / 4],
+        k_scale[S::scales][4]; /* of the threads that q_scale_index says, to log2 units; of turn 0 */
 };
 
 /* Addresses in shared memory, what is there, and where in the ring a thread is. Two records are used in turn: one is full when it
@@ -79,28 +80,24 @@ template <typename S> __device__ __forceinline__ int turns_of(int tiles)
     return (tiles + S::tiles - 1) / S::tiles;
 }
 
-/* The scale of K's tile `tile`, or of some other one if that is -1. first: of the head, in args.k_scale. */
-__device__ __forceinline__ float k_scale_of(const attend_args &args, int first, int tile)
-{
-    return __ldg(args.k_scale + (first + (max(tile, 0) >> args.k_scale_shift)));
-}
-
-/* One thread: takes row blocks from the queue and writes their records, each when the producer is near the end of the one before:
+/* One warp: takes row blocks from the queue and writes their records, each when the producer is near the end of the one before:
  * what is taken earlier than it is needed, another CTA may be free for by then. */
 template <typename S, bool Lists>
 __device__ __forceinline__ void look_for_work(const attend_args &args, const int8_fp8_memory<S> &memory)
 {
-    const uint32_t row_blocks =
-        static_cast<uint32_t>(args.row_blocks) * static_cast<uint32_t>(args.batch * args.heads_q);
     uint32_t work = blockIdx.x;
 #pragma unroll 1
     for (uint32_t n = 0;; n++) {
+        const int lane = thread_anew() % 32;
         volatile row_block_record<S> &record = memory.record[n % 2];
         if (n > 0) {
             ptx::mbarrier_wait_parity(memory.record_wanted, (n - 1) % 2);
-            work = gridDim.x + atomicAdd(args.queue, 1);
+            if (lane == 0)
+                work = gridDim.x + atomicAdd(args.queue, 1);
+            work = __shfl_sync(~0u, work, 0);
         }
-        const bool is_last = work >= row_blocks;
+        const bool is_last =
+            work >= static_cast<uint32_t>(args.row_blocks) * static_cast<uint32_t>(args.batch * args.heads_q);
         record.number = -1;
         if (!is_last) {
             const int number = row_block_number<Lists>(args, static_cast<int>(work));
@@ -111,22 +108,22 @@ __device__ __forceinline__ void look_for_work(const attend_args &args, const int
             record.head = p.head;
             record.kv_head = p.kv_head;
             record.first_row = p.first_row;
-            record.q_scale = args.scale_log2 * __ldg(args.q_scale + static_cast<int64_t>(p.batch_head) * args.q_scales +
-                                                     p.first_row / S::rows);
-            const int first_scale = (p.batch * args.heads_kv + p.kv_head) * args.k_scales;
-#pragma unroll
-            for (int t = 0; t < 2 * S::tiles; t++) {
-                const int tile = tile_at<Lists>(p, t, -1);
-                record.tile[t] = tile;
-                if (t < S::scales)
-                    record.k_scale[t] = k_scale_of(args, first_scale, tile);
-            }
+            const int tile = tile_at<Lists>(p, lane, -1);
+            if (lane < 2 * S::tiles)
+                record.tile[lane] = tile;
+            if (lane < S::rows / 4)
+                record.q_scale[lane] = q_scale_of(args, p.batch_head, p.first_row, lane);
+            const int of_turn = __shfl_sync(~0u, tile, lane / 4);
+            if (lane < 4 * S::scales)
+                record.k_scale[lane / 4][lane % 4] = k_scale_of(
+                    args, (p.batch * args.heads_kv + p.kv_head) * args.k_scales + k_scale_of_lane(args, lane), of_turn);
         }
         ptx::mbarrier_arrive(memory.record_full + n % 2 * 8);
         if (is_last)
             break;
     }
-    leave_queue(args);
+    if (threadIdx.x % 32 == 0)
+        leave_queue(args);
 }
 
 /* The row block of a record. number: that in the record. */

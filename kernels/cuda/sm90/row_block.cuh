@@ -145,14 +145,6 @@ __device__ __forceinline__ int thread_anew()
     return thread;
 }
 
-/* 0, in a way that ptxas does not see through, nor that it is the same in all lanes. */
-__device__ __forceinline__ int zero_of_lane()
-{
-    uint32_t lanes_below;
-    asm("mov.u32 %0, %%lanemask_lt;\n" : "=r"(lanes_below));
-    return static_cast<int>(lanes_below >> 31);
-}
-
 /* A value that is the same in a warp. From the maximum of equal values ptxas sees that it is; without, it takes the branches
  * that hang on it for divergent, and the loop of a kernel grows by a hundred instructions. */
 __device__ __forceinline__ int same_in_warp(int value)
