@@ -5,24 +5,13 @@
 static const sparge_param_desc params_f16[] = {PARAM_EXP};
 
 static const sparge_param_desc params_int8[] = {
-    {.name = "scales",
-     .unit = "",
-     .type = SPARGE_PARAM_CHOICE,
-     .choices = "block|warp|thread",
-     .default_value = "block",
-     .meaning = "granularity of the INT8 scales of Q and K: per BQ and BK rows, per warp, per thread (SageAttention2)"},
-    PARAM_SMOOTH_K,
-    PARAM_BLOCK_Q,
-    PARAM_BLOCK_K,
-    PARAM_EXP,
+    PARAM_SCALES, PARAM_SMOOTH_K, PARAM_BLOCK_Q, PARAM_BLOCK_K, PARAM_EXP,
 };
 
 static sparge_status resolve(const sparge_params *params, const sparge_problem *problem, sparge_recipe *recipe,
                              sparge_error *error)
 {
     recipe->select = SPARGE_SELECT_ALL;
-    if (recipe->method->arithmetic != SPARGE_ARITHMETIC_F16)
-        recipe->scales = (sparge_scales)sparge_params_choice(params, "scales");
     return method_resolve_shared(params, problem, recipe, error);
 }
 

@@ -17,6 +17,7 @@ static const sparge_param_desc descs[] = {
     PARAM_LAMBDA,
     PARAM_PV_UNIT,
     PARAM_SMOOTH_K,
+    PARAM_SCALES,
     PARAM_EXP,
     PARAM_COMPAT,
     PARAM_FILE,

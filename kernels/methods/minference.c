@@ -35,8 +35,8 @@ enum { ESTIMATE_QUERIES = 64, VERTICAL_MIN = 30, SLASH_MIN = 50 };
 static const sparge_param_desc params_vs[] = {PARAM_VERTICAL, PARAM_SLASH, PARAM_RATIO, PARAM_EXP, PARAM_FILE};
 
 static const sparge_param_desc params_vs_grid[] = {
-    PARAM_VERTICAL, PARAM_SLASH,    PARAM_RATIO, PARAM_BLOCK_Q, PARAM_BLOCK_K,
-    PARAM_ATTEND,   PARAM_SMOOTH_K, PARAM_EXP,   PARAM_FILE,
+    PARAM_VERTICAL, PARAM_SLASH,    PARAM_RATIO,  PARAM_BLOCK_Q, PARAM_BLOCK_K,
+    PARAM_ATTEND,   PARAM_SMOOTH_K, PARAM_SCALES, PARAM_EXP,     PARAM_FILE,
 };
 
 static const sparge_param_desc params_ashape[] = {

@@ -55,7 +55,7 @@ typedef struct sparge_recipe {
     sparge_select select;
     sparge_exp exp;
     sparge_scales scales;
-    int32_t block_q, block_k; /* of the mask and of the INT8 scales */
+    int32_t block_q, block_k; /* of the mask; no INT8 scale is of more */
     int smooth_k;             /* subtract K's token mean before pooling and quantising */
     int upstream;             /* parity mode: 16-bit rounding points and quirks of the official code */
     float fp8_v_max;          /* V's channel maximum maps to this: SPARGE_FP8_V_MAX, 2.25 in parity mode */

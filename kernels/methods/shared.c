@@ -47,6 +47,11 @@ sparge_status method_resolve_shared(const sparge_params *params, const sparge_pr
     recipe->block_q = block_edge(params, "block_q", 128);
     recipe->block_k = block_edge(params, "block_k", 64);
     recipe->upstream = sparge_params_choice(params, "compat") == 1;
+    recipe->scales = SPARGE_SCALES_BLOCK;
+    if (sparge_params_is_set(params, "scales"))
+        recipe->scales = (sparge_scales)sparge_params_choice(params, "scales");
+    else if (recipe->arithmetic != SPARGE_ARITHMETIC_F16 && !recipe->upstream)
+        recipe->scales = SPARGE_SCALES_THREAD;
     if (recipe->upstream) {
         recipe->pv_keeps_denominator = 0;
         recipe->fp8_v_max = 2.25F;

@@ -25,15 +25,22 @@
         .name = "smooth_k", .unit = "", .type = SPARGE_PARAM_CHOICE, .choices = "off|on", .default_value = "on",       \
         .meaning = "subtract K's token mean before pooling and INT8 (SageAttention); no effect on plain f16"           \
     }
+#define PARAM_SCALES                                                                                                   \
+    {                                                                                                                  \
+        .name = "scales", .unit = "", .type = SPARGE_PARAM_CHOICE, .choices = "block|warp|thread",                     \
+        .default_value = "",                                                                                           \
+        .meaning = "granularity of the INT8 scales of Q and K: per BQ and BK tokens, per warp, per thread "            \
+                   "(SageAttention2); unset: thread, block with compat=upstream; no effect on plain f16"               \
+    }
 #define PARAM_BLOCK_Q                                                                                                  \
     {                                                                                                                  \
         .name = "block_q", .unit = "tokens", .type = SPARGE_PARAM_CHOICE, .choices = "64|128", .default_value = "128", \
-        .meaning = "BQ, query rows of a block (and of an INT8 scale)"                                                  \
+        .meaning = "BQ, query rows of a block"                                                                         \
     }
 #define PARAM_BLOCK_K                                                                                                  \
     {                                                                                                                  \
         .name = "block_k", .unit = "tokens", .type = SPARGE_PARAM_CHOICE, .choices = "64|128", .default_value = "64",  \
-        .meaning = "BK, keys of a block (and of an INT8 scale)"                                                        \
+        .meaning = "BK, keys of a block"                                                                               \
     }
 #define PARAM_LAMBDA                                                                                                   \
     {                                                                                                                  \

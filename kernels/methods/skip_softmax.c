@@ -26,6 +26,7 @@ static const sparge_param_desc descs[] = {
     PARAM_BLOCK_K,
     PARAM_ATTEND,
     PARAM_SMOOTH_K,
+    PARAM_SCALES,
     PARAM_EXP,
 };
 

@@ -40,6 +40,7 @@ static const sparge_param_desc descs[] = {
     PARAM_BLOCK_Q,
     PARAM_BLOCK_K,
     PARAM_SMOOTH_K,
+    PARAM_SCALES,
     {.name = "sink",
      .unit = "",
      .type = SPARGE_PARAM_CHOICE,

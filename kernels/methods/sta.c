@@ -19,6 +19,7 @@ static const sparge_param_desc descs[] = {
     PARAM_STA("window_w", "tiles", "3", "tiles of the window along width, odd; clipped to the grid"),
     PARAM_ATTEND,
     PARAM_SMOOTH_K,
+    PARAM_SCALES,
     PARAM_EXP,
 };
 

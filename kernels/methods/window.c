@@ -20,6 +20,7 @@ static const sparge_param_desc descs[] = {
      .meaning = "keys at a distance below this are kept: on the left of a query and, if not causal, on both sides"},
     PARAM_ATTEND,
     PARAM_SMOOTH_K,
+    PARAM_SCALES,
     PARAM_EXP,
 };
 

@@ -19,6 +19,7 @@ static const sparge_param_desc descs[] = {
      .meaning = "share of a row's mass that the kept blocks reach (official default 0.8, typical 0.9)"},
     PARAM_ATTEND,
     PARAM_SMOOTH_K,
+    PARAM_SCALES,
     PARAM_EXP,
 };
 

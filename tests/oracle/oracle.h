@@ -71,11 +71,16 @@ oracle_error oracle_compare(const double *a, const double *b, int64_t count);
 /* ---- Quantisers (quantise.c). `doubt` is how far a float32 implementation may land from `out`, because its quotient
  * can fall on the other side of a rounding boundary; 0 for most elements. ---- */
 
-/* INT8 with one scale per `block` tokens, s = max|x| / 127 + 1e-7 (upstream.md 2.7), rounded to the nearest integers; a
+/* Tokens that share a scale: of one block, and with equal (token mod period) / width. {block, 1, 1}: all of a block. */
+typedef struct oracle_sharing {
+    int64_t block, period, width;
+} oracle_sharing;
+
+/* INT8 with scales s = max|x| / 127 + 1e-7 (upstream.md 2.7), rounded to the nearest integers; a
  * tie goes away from zero here, and `doubt` covers the other side. out = the dequantised values. input_error: absolute
  * error of x[.][d] in the implementation, NULL for exact inputs. Returns the largest relative error of a scale. */
-double oracle_quantise_int8(const double *x, int64_t tokens, int64_t dim, int64_t block, const double *input_error,
-                            double *out, double *doubt);
+double oracle_quantise_int8(const double *x, int64_t tokens, int64_t dim, oracle_sharing sharing,
+                            const double *input_error, double *out, double *doubt);
 
 /* e4m3 with one scale per channel that maps max|v| to `range`; out = the dequantised values. A zero channel stays 0. */
 void oracle_quantise_e4m3(const double *v, int64_t tokens, int64_t dim, double range, double *out, double *doubt);

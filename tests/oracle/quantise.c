@@ -15,33 +15,36 @@ static double half_away(double x)
     return x < 0.0 ? -floor(0.5 - x) : floor(x + 0.5);
 }
 
-double oracle_quantise_int8(const double *x, int64_t tokens, int64_t dim, int64_t block, const double *input_error,
-                            double *out, double *doubt)
+static int share(oracle_sharing by, int64_t a, int64_t b)
 {
-    double scale_error = 0.0;
+    return a / by.block == b / by.block && a % by.period / by.width == b % by.period / by.width;
+}
 
-    for (int64_t begin = 0; begin < tokens; begin += block) {
-        int64_t end = begin + block < tokens ? begin + block : tokens;
-        double largest = 0.0, largest_error = 0.0, scale;
+double oracle_quantise_int8(const double *x, int64_t tokens, int64_t dim, oracle_sharing sharing,
+                            const double *input_error, double *out, double *doubt)
+{
+    double scale_error = 0.0, largest_error = 0.0;
 
-        for (int64_t t = begin; t < end; t++)
-            for (int64_t d = 0; d < dim; d++)
-                largest = fmax(largest, fabs(x[t * dim + d]));
-        for (int64_t d = 0; input_error && d < dim; d++)
-            largest_error = fmax(largest_error, input_error[d]);
+    for (int64_t d = 0; input_error && d < dim; d++)
+        largest_error = fmax(largest_error, input_error[d]);
+    for (int64_t t = 0; t < tokens; t++) {
+        int64_t begin = t / sharing.block * sharing.block;
+        double largest = 0.0, scale;
+
+        for (int64_t u = begin; u < begin + sharing.block && u < tokens; u++)
+            for (int64_t d = 0; share(sharing, t, u) && d < dim; d++)
+                largest = fmax(largest, fabs(x[u * dim + d]));
         scale = largest / 127.0 + 1e-7;
         scale_error = fmax(scale_error, largest_error / 127.0 / scale);
 
-        for (int64_t t = begin; t < end; t++) {
-            for (int64_t d = 0; d < dim; d++) {
-                int64_t at = t * dim + d;
-                double quotient = x[at] / scale;
-                double width = fabs(quotient) * (quotient_error + largest_error / 127.0 / scale) +
-                               (input_error ? input_error[d] / scale : 0.0);
+        for (int64_t d = 0; d < dim; d++) {
+            int64_t at = t * dim + d;
+            double quotient = x[at] / scale;
+            double width = fabs(quotient) * (quotient_error + largest_error / 127.0 / scale) +
+                           (input_error ? input_error[d] / scale : 0.0);
 
-                out[at] = half_away(quotient) * scale;
-                doubt[at] = (half_away(quotient + width) - half_away(quotient - width)) * scale;
-            }
+            out[at] = half_away(quotient) * scale;
+            doubt[at] = (half_away(quotient + width) - half_away(quotient - width)) * scale;
         }
     }
     return scale_error;

@@ -17,12 +17,27 @@ static void int8_of_known_values(void **state)
     static const double expected[] = {127.0, 0.0, -1.0, 2.0, -127.0, 0.0};
 
     (void)state;
-    oracle_quantise_int8(x, 4, 2, 3, NULL, out, doubt);
+    oracle_quantise_int8(x, 4, 2, (oracle_sharing){3, 1, 1}, NULL, out, doubt);
     for (size_t i = 0; i < 6; i++)
         assert_true(fabs(out[i] - expected[i] * (1.0 + 1e-7)) < 1e-9);
     assert_true(fabs(doubt[1] - 1.0) < 1e-6); /* float32 cannot tell on which side of 0.5 it lies */
     assert_true(doubt[0] == 0.0 && doubt[2] == 0.0 && doubt[3] == 0.0 && doubt[5] == 0.0);
     assert_true(fabs(out[6] - 4.0) < 2e-5 && out[7] == -out[6]); /* the next block has its own scale */
+}
+
+static void int8_scales_are_shared_as_said(void **state)
+{
+    /* Of blocks of 8 tokens, those with equal (token mod 4) / 2: 0, 1, 4, 5 and 2, 3, 6, 7; then a block of one. */
+    double x[] = {1.0, 2.0, 10.0, 20.0, 3.0, 127.0, 30.0, 1270.0, 5.0}, out[9], doubt[9];
+
+    (void)state;
+    oracle_quantise_int8(x, 9, 1, (oracle_sharing){8, 4, 2}, NULL, out, doubt);
+    for (size_t i = 0; i < 8; i++)
+        assert_true(fabs(out[i] - x[i]) < 2e-6 * fabs(x[i]) + 1e-5);
+    x[5] = 1.0; /* now the largest of its group is 3 */
+    oracle_quantise_int8(x, 9, 1, (oracle_sharing){8, 4, 2}, NULL, out, doubt);
+    assert_true(fabs(out[4] - 3.0) < 2e-5 && fabs(out[0] - 42.0 * 3.0 / 127.0) < 1e-4);
+    assert_true(fabs(out[8] - 5.0) < 2e-5);
 }
 
 static void int8_error_is_half_a_step(void **state)
@@ -36,7 +51,7 @@ static void int8_error_is_half_a_step(void **state)
         x[i] = oracle_rng_normal(&rng);
         largest = fmax(largest, fabs(x[i]));
     }
-    oracle_quantise_int8(x, N, D, N, NULL, out, doubt);
+    oracle_quantise_int8(x, N, D, (oracle_sharing){N, 1, 1}, NULL, out, doubt);
     for (int i = 0; i < N * D; i++)
         assert_true(fabs(out[i] - x[i]) <= 0.5 * (largest / 127.0 + 1e-7) * (1.0 + 1e-12));
 }
@@ -191,9 +206,13 @@ static void bounds_hold_and_bind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(int8_of_known_values), cmocka_unit_test(int8_error_is_half_a_step),
-        cmocka_unit_test(e4m3_per_channel),     cmocka_unit_test(smoothing),
-        cmocka_unit_test(skip_votes_by_hand),   cmocka_unit_test(skip_denominators),
+        cmocka_unit_test(int8_of_known_values),
+        cmocka_unit_test(int8_scales_are_shared_as_said),
+        cmocka_unit_test(int8_error_is_half_a_step),
+        cmocka_unit_test(e4m3_per_channel),
+        cmocka_unit_test(smoothing),
+        cmocka_unit_test(skip_votes_by_hand),
+        cmocka_unit_test(skip_denominators),
         cmocka_unit_test(bounds_hold_and_bind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
