@@ -139,12 +139,14 @@ __device__ __forceinline__ uint32_t attend_rows(const attend_args &args, uint32_
         /* Tiles ascend; a turn's last one is -1, or past the last, if it lacks one. */
         whole_ahead = static_cast<uint32_t>(tile_ahead[S::tiles - 1]) < static_cast<uint32_t>(whole);
 #pragma unroll
-        for (int t = 0; t < S::tiles; t++) {
-            if (t < S::scales)
-                k_scale[t] = k_scale_of(args, k_scales, Lists ? tile_ahead[t] : min(tile_ahead[t], p.tiles - 1));
-            const int next = (turn + 1) * S::tiles + t;
-            tile_ahead[t] = Lists ? tile_at<Lists>(p, next, -1) : next;
-        }
+        for (int t = 0; t < S::scales; t++)
+            k_scale[t] = k_scale_of(args, k_scales, Lists ? tile_ahead[t] : min(tile_ahead[t], p.tiles - 1));
+        if constexpr (Lists)
+            tiles_of_turn<S, Lists>(p, turn + 1, tile_ahead);
+        else
+#pragma unroll
+            for (int t = 0; t < S::tiles; t++)
+                tile_ahead[t] = (turn + 1) * S::tiles + t;
     };
     /* in_pairs: may it be done by `packed`, which is then of this turn? is_whole: all rows see all keys. */
     const auto softmax = [&](uint32_t(&next_p)[S::p_words], int turn, packed_turn<Form, S::scales> &packed,

@@ -55,6 +55,16 @@ template <typename S> __device__ __forceinline__ void write_quarters(char *stage
     ptx::fence_proxy_async();
 }
 
+/* The tiles of a turn of a row block; -1 past the last. Lists of blocks of 128 keys are read once a turn: the block's second tile,
+ * which the list lacks where no key of it is seen, is then not -1; its keys are masked all the same. */
+template <typename S, bool Lists>
+__device__ __forceinline__ void tiles_of_turn(const row_block_place &p, int turn, int (&tile)[S::tiles])
+{
+#pragma unroll
+    for (int t = 0; t < S::tiles; t++)
+        tile[t] = Lists && S::scales == 1 && t > 0 ? tile[0] + t : tile_at<Lists>(p, turn * S::tiles + t, -1);
+}
+
 /* A row block to be computed, and what consumers need of it first and would wait for. */
 template <typename S> struct row_block_record {
     int number; /* or -1 after the last */
@@ -176,13 +186,13 @@ __device__ __forceinline__ void produce(const tensor_maps &maps, const attend_ar
                 for (int t = 0; t < S::tiles; t++)
                     ptx::cp_async_bulk_tensor_3d(v + t * S::v_tile_bytes, &maps.v, full, 0, tile[t] * S::D,
                                                  kv_batch_head);
-            if (has_k)
+            if (has_k) {
+                tiles_of_turn<S, Lists>(p, turn, tile);
 #pragma unroll
-                for (int t = 0; t < S::tiles; t++) {
-                    tile[t] = tile_at<Lists>(p, turn * S::tiles + t, -1);
+                for (int t = 0; t < S::tiles; t++)
                     ptx::cp_async_bulk_tensor_3d(k + t * tile_keys * S::D, &maps.k, full, 0, tile[t] * tile_keys,
                                                  kv_batch_head);
-                }
+            }
             ring.next();
         };
         if (turns > 0)
