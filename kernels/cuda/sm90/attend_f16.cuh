@@ -311,7 +311,7 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
 
     if (threadIdx.x < warpgroup) {
         ptx::setmaxnreg_dec<S::producer_registers>();
-        if (threadIdx.x == 0)
+        if (threadIdx.x < 32 && ptx::elect_one())
             produce<S, Lists>(maps, args, memory);
         return;
     }

@@ -244,7 +244,7 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
 
     if (threadIdx.x < warpgroup) {
         ptx::setmaxnreg_dec<S::producer_registers>();
-        if (threadIdx.x == 0 && turns > 0)
+        if (threadIdx.x < 32 && turns > 0 && ptx::elect_one())
             produce<S, Lists>(maps, p, turns, q_shared, q_full, k, v, kv_batch_head);
         return;
     }

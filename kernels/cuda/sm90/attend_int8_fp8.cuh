@@ -303,9 +303,9 @@ __global__ void __launch_bounds__(S::threads, S::Ctas)
     const int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / warpgroup, 0);
     if (group == 0) {
         ptx::setmaxnreg_dec<S::producer_registers>();
-        if (threadIdx.x == 0)
+        if (threadIdx.x < 32 && ptx::elect_one())
             produce<S, Lists>(maps, args, memory);
-        else if (threadIdx.x / 32 == 1)
+        if (threadIdx.x / 32 == 1)
             look_for_work<S, Lists>(args, memory);
         return;
     }

@@ -5,6 +5,7 @@
 #include "../attend_rows.cuh"
 #include "../ptx/bar.cuh"
 #include "../ptx/cp_async.cuh"
+#include "../ptx/elect.cuh"
 #include "../ptx/mbarrier.cuh"
 #include "../ptx/setmaxnreg.cuh"
 #include "../ptx/tma.cuh"
