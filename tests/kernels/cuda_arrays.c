@@ -498,7 +498,7 @@ static void make_parity(sparge_problem *p, char *text, size_t size)
     p->seqlen_q += 127;
     if (p->causal == SPARGE_CAUSAL_BOTTOM_RIGHT)
         p->seqlen_k = p->seqlen_q;
-    snprintf(text + used, size - used, " compat=upstream");
+    snprintf(text + used, size - used, "%s compat=upstream", strstr(text, "scales") ? " scales=block" : "");
 }
 
 arrays_case arrays_random(uint64_t seed, int64_t largest)

@@ -7,7 +7,7 @@
 
 enum {
     SELECT_TILE = 128, /* rows and columns of a score tile */
-    SELECT_SCORE_THREADS = 256,
+    SELECT_SCORE_THREADS = 128,
     SELECT_ORDER_THREADS = 512,
     SELECT_MOST_COLS = 16384 /* key blocks of a row: 1024 threads of 16 */
 };
