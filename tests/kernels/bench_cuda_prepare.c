@@ -110,7 +110,9 @@ static sparge_tensor make_tensor(sparge_context *context, const sparge_problem *
     return x;
 }
 
-static void time_problem(sparge_context *context, const char *method, const char *theta, const sparge_problem *p)
+/* name: a parameter with a value of its own, or NULL. */
+static void time_problem(sparge_context *context, const char *method, const char *name, const char *value,
+                         const sparge_problem *p)
 {
     const cuda_context *cuda = cuda_context_of(context);
     timer t = {.stream = cuda->stream};
@@ -118,8 +120,8 @@ static void time_problem(sparge_context *context, const char *method, const char
     sparge_params *params;
     sparge_plan *plan;
     expect(context, sparge_params_create(sparge_method_find(method), &params), method);
-    if (theta)
-        expect(context, sparge_params_set(params, "theta", theta, NULL), "theta");
+    if (name)
+        expect(context, sparge_params_set(params, name, value, NULL), name);
     expect(context, sparge_plan_create(context, params, p, &plan), method);
     sparge_io io = {.q = make_tensor(context, p, SPARGE_ROLE_Q, p->seqlen_q),
                     .k = make_tensor(context, p, SPARGE_ROLE_K, p->seqlen_k),
@@ -128,8 +130,9 @@ static void time_problem(sparge_context *context, const char *method, const char
     const int has = sparge_plan_stages(plan);
     expect(context, sparge_plan_run(plan, has & (SPARGE_STAGE_PREPARE | SPARGE_STAGE_SELECT), &io), method);
     expect(context, sparge_synchronize(context), method);
-    printf("%s %s%s B%d H%d/%d L%" PRId64 " D%d %s\n", method, theta ? "theta=" : "", theta ? theta : "", p->batch,
-           p->heads_q, p->heads_kv, p->seqlen_k, p->head_dim, sparge_dtype_name(p->dtype));
+    printf("%s %s%s%s B%d H%d/%d L%" PRId64 " D%d %s %s\n", method, name ? name : "", name ? "=" : "",
+           name ? value : "", p->batch, p->heads_q, p->heads_kv, p->seqlen_k, p->head_dim, sparge_dtype_name(p->dtype),
+           p->causal ? "causal" : "full");
     const double q = (double)p->batch * p->heads_q * (double)p->seqlen_q * p->head_dim;
     const double k = (double)p->batch * p->heads_kv * (double)p->seqlen_k * p->head_dim;
     const sparge_recipe *recipe = &plan->recipe;
@@ -210,14 +213,17 @@ int main(int argc, char **argv)
     grouped.heads_kv = 8;
     narrow.head_dim = 64;
     causal.causal = SPARGE_CAUSAL_BOTTOM_RIGHT;
-    time_problem(cuda, "sparge-int8-fp8", "-1", &video);
-    time_problem(cuda, "sparge-int8-fp8", NULL, &video);
-    time_problem(cuda, "sparge-f16", "-1", &video);
-    time_problem(cuda, "dense-int8-fp8", NULL, &video);
-    time_problem(cuda, "sparge-int8-fp8", "-1", &grouped);
-    time_problem(cuda, "sparge-int8-fp8", "-1", &narrow);
-    time_problem(cuda, "sparge-int8-fp8", "-1", &text);
-    time_problem(cuda, "sparge-int8-fp8", "-1", &causal);
+    time_problem(cuda, "sparge-int8-fp8", "theta", "-1", &video);
+    time_problem(cuda, "sparge-int8-fp8", NULL, NULL, &video);
+    time_problem(cuda, "sparge-f16", "theta", "-1", &video);
+    time_problem(cuda, "dense-int8-fp8", NULL, NULL, &video);
+    time_problem(cuda, "sparge-int8-fp8", "theta", "-1", &grouped);
+    time_problem(cuda, "sparge-int8-fp8", "theta", "-1", &narrow);
+    time_problem(cuda, "sparge-int8-fp8", "theta", "-1", &text);
+    time_problem(cuda, "sparge-int8-fp8", "theta", "-1", &causal);
+    time_problem(cuda, "sparge-int8-fp8", "topk", "0.25", &video);
+    time_problem(cuda, "sparge-int8-fp8", "topk", "0.25", &text);
+    time_problem(cuda, "sparge-int8-fp8", "topk", "0.25", &causal);
     sparge_context_destroy(cuda);
     return differing != 0;
 }

@@ -185,9 +185,9 @@ static const struct {
 } methods[] = {
     {"dense-f16", ""},
     {"dense-int8-f16", ""},
-    {"dense-int8-f16", "block_q=64 block_k=128"},
+    {"dense-int8-f16", "block_q=64 block_k=128 scales=block"},
     {"dense-int8-f16", "scales=warp smooth_k=off"},
-    {"dense-int8-fp8", "scales=thread"},
+    {"dense-int8-fp8", "scales=block"},
     {"minference-block", "sparsity=0.5"},
     {"minference-block", "k=2"},
     {"skip-softmax", "threshold=0.01"},
@@ -202,7 +202,7 @@ static const char *const sparge_settings[] = {
     "topk=0.4 block_q=64",
     "tau=0.9 theta=0.3 lambda=-4",
     "tau=0.9 theta=0.3 lambda=-4 block_q=64 pv_unit=16",
-    "topk=0.6 sink=on lambda=-4 block_k=128",
+    "topk=0.6 sink=on lambda=-4 block_k=128 scales=block",
     "tau=0.9 theta=0.3 lambda=-4 block_q=64 block_k=128",
 };
 

@@ -50,10 +50,11 @@ using sparge::select::select_exp;
 /* A number of candidates and the sum of their weights. Of a thread: weights are at most 2^27, and there are at most 16. */
 struct tally {
     uint32_t count, weight;
-    __device__ __forceinline__ void add(bool counts, uint32_t w)
+    template <bool Weighted> __device__ __forceinline__ void add(bool counts, uint32_t w)
     {
         count += counts ? 1 : 0;
-        weight += counts ? w : 0;
+        if constexpr (Weighted)
+            weight += counts ? w : 0;
     }
 };
 
@@ -95,22 +96,28 @@ template <int Warps> struct row_threads {
             __syncwarp();
     }
 
-    __device__ __forceinline__ row_tally add(tally t)
+    /* Weighted: else all weights are 1, and t.weight is not read. */
+    template <bool Weighted> __device__ __forceinline__ row_tally add(tally t)
     {
-        const uint32_t low = __reduce_add_sync(~0u, t.weight & 0xffff), high = __reduce_add_sync(~0u, t.weight >> 16);
-        row_tally sum = {__reduce_add_sync(~0u, t.count), (static_cast<uint64_t>(high) << 16) + low};
-        if constexpr (Warps == 1)
-            return sum;
-        turn ^= 1;
-        if (lane == 0)
-            shared.part[turn][warp] = sum;
-        __syncthreads();
-        sum = {0, 0};
+        row_tally sum = {__reduce_add_sync(~0u, t.count), 0};
+        if constexpr (Weighted)
+            sum.weight = (static_cast<uint64_t>(__reduce_add_sync(~0u, t.weight >> 16)) << 16) +
+                         __reduce_add_sync(~0u, t.weight & 0xffff);
+        if constexpr (Warps > 1) {
+            turn ^= 1;
+            if (lane == 0)
+                shared.part[turn][warp] = sum;
+            __syncthreads();
+            sum = {0, 0};
 #pragma unroll
-        for (int w = 0; w < Warps; w++) {
-            sum.count += shared.part[turn][w].count;
-            sum.weight += shared.part[turn][w].weight;
+            for (int w = 0; w < Warps; w++) {
+                sum.count += shared.part[turn][w].count;
+                if constexpr (Weighted)
+                    sum.weight += shared.part[turn][w].weight;
+            }
         }
+        if constexpr (!Weighted)
+            sum.weight = sum.count;
         return sum;
     }
 
@@ -244,12 +251,14 @@ __device__ __forceinline__ void read_row(const select_args &args, const row_plac
 #pragma unroll
     for (int e = 0; e < per_thread; e++)
         score[e] = e < at.own ? __int_as_float(scores[at.col<Warps>(e)]) : 0;
+    if (args.theta) {
 #pragma unroll
-    for (int e = 0; e < per_thread; e++)
-        similarity[e] = args.theta && e < at.own ? k_sim[at.col<Warps>(e)] : INFINITY;
+        for (int e = 0; e < per_thread; e++)
+            similarity[e] = e < at.own ? k_sim[at.col<Warps>(e)] : INFINITY;
 #pragma unroll
-    for (int e = 0; e < per_thread; e++)
-        keep |= similarity[e] > theta ? 0 : 1u << e;
+        for (int e = 0; e < per_thread; e++)
+            keep |= similarity[e] > theta ? 0 : 1u << e;
+    }
 #pragma unroll
     for (int e = 0; e < per_thread; e++) {
         const bool unknown = isnan(score[e]); /* pooled: rank it first */
@@ -266,7 +275,7 @@ struct bracket {
     __device__ __forceinline__ uint32_t inside() const { return above_lo.count - above_hi.count; }
 };
 
-template <int Warps>
+template <int Warps, bool Weighted>
 __device__ __forceinline__ void narrow(bracket &b, const columns &own, uint64_t limit, row_threads<Warps> &row)
 {
     for (int step = 0; b.inside() > 32 && b.hi - b.lo > 1; step++) {
@@ -276,8 +285,8 @@ __device__ __forceinline__ void narrow(bracket &b, const columns &own, uint64_t 
         tally own_above = {0, 0};
 #pragma unroll
         for (int e = 0; e < per_thread; e++)
-            own_above.add(own.key[e] > middle, own.weight[e]);
-        const row_tally above = row.add(own_above);
+            own_above.template add<Weighted>(own.key[e] > middle, own.weight[e]);
+        const row_tally above = row.template add<Weighted>(own_above);
         if (above.weight <= limit) {
             b.hi = middle;
             b.above_hi = above;
@@ -312,11 +321,11 @@ __device__ __forceinline__ void rank_inside(const bracket &b, uint64_t limit, ro
 }
 
 /* Keys above *cut are taken, and the first *ties that equal it. */
-template <int Warps>
+template <int Warps, bool Weighted>
 __device__ __forceinline__ void find_cut(const columns &own, bracket b, uint64_t limit, row_threads<Warps> &row,
                                          uint32_t *cut, uint32_t *ties)
 {
-    narrow(b, own, limit, row);
+    narrow<Warps, Weighted>(b, own, limit, row);
     if (b.inside() > 32) { /* all of one key */
         const uint64_t weight = (b.above_lo.weight - b.above_hi.weight) / b.inside();
         const uint64_t fitting = (limit - b.above_hi.weight) / weight; /* > 0: else lo would be within the limit */
@@ -331,7 +340,7 @@ __device__ __forceinline__ void find_cut(const columns &own, bracket b, uint64_t
 #pragma unroll
     for (int e = 0; e < per_thread; e++)
         if (own.key[e] > b.lo && own.key[e] <= b.hi)
-            shared.inside[atomicAdd(&shared.gathered, 1u)] = {own.key[e], own.weight[e],
+            shared.inside[atomicAdd(&shared.gathered, 1u)] = {own.key[e], Weighted ? own.weight[e] : 1,
                                                               static_cast<uint32_t>(row_place::col<Warps>(e))};
     row.barrier();
     if (row.warp == 0)
@@ -341,8 +350,8 @@ __device__ __forceinline__ void find_cut(const columns &own, bracket b, uint64_t
     *ties = shared.ties;
 }
 
-/* Adds the chosen candidates to `keep`. */
-template <int Warps>
+/* Adds the chosen candidates to `keep`. Weighted: by mass; else they are counted. */
+template <int Warps, bool Weighted>
 __device__ __forceinline__ void choose(const select_args &args, const row_place &at, columns &own, unsigned &keep,
                                        row_threads<Warps> &row)
 {
@@ -355,26 +364,22 @@ __device__ __forceinline__ void choose(const select_args &args, const row_place 
     row.extremes(most, least);
     if (most == 0)
         return; /* no candidates */
-    const bool by_mass = args.rule == SELECT_BY_MASS;
     const float best = score_of(most);
     tally own_all = {0, 0};
-#pragma unroll
-    for (int e = 0; e < per_thread; e++)
-        own.weight[e] = 1;
-    if (by_mass)
+    if constexpr (Weighted)
 #pragma unroll
         for (int e = 0; e < per_thread; e++)
             own.weight[e] = mass_of(select_exp(__fsub_rn(score_of(own.key[e]), best)));
 #pragma unroll
     for (int e = 0; e < per_thread; e++)
-        own_all.add(own.key[e] != 0, own.weight[e]);
-    const row_tally all = row.add(own_all);
-    const uint64_t limit = by_mass
+        own_all.template add<Weighted>(own.key[e] != 0, own.weight[e]);
+    const row_tally all = row.template add<Weighted>(own_all);
+    const uint64_t limit = Weighted
                                ? static_cast<uint64_t>(__dmul_rn(args.share[at.head], static_cast<double>(all.weight)))
                                : static_cast<uint64_t>(count_limit(args, at.head, at.visible));
     uint32_t cut = 0, ties = 0;
     if (all.weight > limit)
-        find_cut<Warps>(own, {least - 1, most, all, {0, 0}}, limit, row, &cut, &ties);
+        find_cut<Warps, Weighted>(own, {least - 1, most, all, {0, 0}}, limit, row, &cut, &ties);
     unsigned equal = 0;
 #pragma unroll
     for (int e = 0; e < per_thread; e++) {
@@ -427,7 +432,10 @@ __global__ void __launch_bounds__(Warps * 32, ctas_of_sm<Warps>) select_rows(con
         columns own;
         read_row<Warps>(args, at, own, keep);
         fixed = static_cast<uint32_t>(__popc(keep));
-        choose<Warps>(args, at, own, keep, threads);
+        if (args.rule == SELECT_BY_MASS)
+            choose<Warps, true>(args, at, own, keep, threads);
+        else
+            choose<Warps, false>(args, at, own, keep, threads);
         if (args.sink && threadIdx.x == 0)
             keep |= all_visible & 1;
     }
@@ -458,7 +466,7 @@ __global__ void __launch_bounds__(Warps * 32, ctas_of_sm<Warps>) select_rows(con
     } else {
         blocks = threads.for_marked(keep, [&](int e, uint32_t n) { list[n] = at.col<Warps>(e); });
     }
-    const row_tally row = threads.add({fixed, missing});
+    const row_tally row = threads.template add<true>({fixed, missing});
     if (threadIdx.x == 0) {
         args.list_count[at.r] = static_cast<int32_t>(two ? 2 * blocks - static_cast<uint32_t>(row.weight) : blocks);
         atomicAdd(args.qk, static_cast<unsigned long long>(blocks));

@@ -32,13 +32,13 @@ struct score_shared {
     float q[2][step][tile], k[2][step][tile];
 };
 
-/* Channels [c, c + 4) of a row of `channels`; what does not exist is zero. */
-__device__ __forceinline__ float4 load_4(const float *row, bool exists, int c, int channels)
+/* Channels [c, c + 4) of a row of `channels`; what does not exist is zero. Fours: channels is a multiple of 4. */
+template <bool Fours> __device__ __forceinline__ float4 load_4(const float *row, bool exists, int c, int channels)
 {
     float4 x = make_float4(0, 0, 0, 0);
     if (!exists || c >= channels)
         return x;
-    if (channels % 4 == 0)
+    if constexpr (Fours)
         return *reinterpret_cast<const float4 *>(row + c);
     x.x = row[c];
     x.y = c + 1 < channels ? row[c + 1] : 0;
@@ -89,6 +89,7 @@ __device__ __forceinline__ void add_step(float (&sum)[own_rows][own_cols], const
     }
 }
 
+template <bool Fours>
 __global__ void __launch_bounds__(threads, 2) score_tiles(const __grid_constant__ select_args args)
 {
     __shared__ score_shared shared;
@@ -119,8 +120,8 @@ __global__ void __launch_bounds__(threads, 2) score_tiles(const __grid_constant_
 #pragma unroll
         for (int i = 0; i < loads; i++) {
             const int at = load_row + i * (tile / loads);
-            next_q[i] = load_4(q + at * channels, at < rows_left, load_c + c, channels);
-            next_k[i] = load_4(k + at * channels, at < cols_left, load_c + c, channels);
+            next_q[i] = load_4<Fours>(q + at * channels, at < rows_left, load_c + c, channels);
+            next_k[i] = load_4<Fours>(k + at * channels, at < cols_left, load_c + c, channels);
         }
     };
     load_next(0);
@@ -159,5 +160,6 @@ cudaError_t select_launch_scores(const select_args &args, cudaStream_t stream)
 {
     const int64_t ctas =
         args.row_blocks / args.rows * ((args.rows + tile - 1) / tile) * ((args.cols + tile - 1) / tile);
-    return sparge::launch(score_tiles, ctas, threads, 0, stream, args);
+    return sparge::launch(args.head_dim % 4 == 0 ? score_tiles<true> : score_tiles<false>, ctas, threads, 0, stream,
+                          args);
 }
