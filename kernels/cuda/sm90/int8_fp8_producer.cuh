@@ -108,16 +108,19 @@ __device__ __forceinline__ void look_for_work(const attend_args &args, const int
         }
         const bool is_last =
             work >= static_cast<uint32_t>(args.row_blocks) * static_cast<uint32_t>(args.batch * args.heads_q);
-        record.number = -1;
+        if (lane == 0)
+            record.number = -1;
         if (!is_last) {
             const int number = row_block_number<Lists>(args, static_cast<int>(work));
             const row_block_place p = place_of<S, Lists>(args, number);
-            record.number = number;
-            record.tiles = p.tiles;
-            record.batch = p.batch;
-            record.head = p.head;
-            record.kv_head = p.kv_head;
-            record.first_row = p.first_row;
+            if (lane == 0) {
+                record.number = number;
+                record.tiles = p.tiles;
+                record.batch = p.batch;
+                record.head = p.head;
+                record.kv_head = p.kv_head;
+                record.first_row = p.first_row;
+            }
             const int tile = tile_at<Lists>(p, lane, -1);
             if (lane < 2 * S::tiles)
                 record.tile[lane] = tile;
