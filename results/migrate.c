@@ -1,5 +1,5 @@
-/* Schema migrations: each brings the file from one user_version to the next in a transaction of its own that ends with a
- * check of all foreign keys, so that a file is always at a whole version. */
+/* Schema migrations: each brings the file from one user_version to the next and ends with a check of all foreign keys. All that a
+ * file lacks are one transaction, so that it is as some version of the program left it, and a new one empty or whole. */
 #include "internal.h"
 
 #include <inttypes.h>
@@ -59,16 +59,20 @@ static rs_status apply_next(const rs_store *store, const rs_migration *migration
     return rs_execute(store, set_version, next->name, error);
 }
 
-rs_status rs_migrate(const rs_store *store, const rs_migration *migrations, int count, rs_error *error)
+static rs_status apply_all(const rs_store *store, const rs_migration *migrations, int count, rs_error *error)
 {
     int applied;
-    do {
-        rs_status status = rs_begin(store, "updating the schema", error);
-        if (status != RS_OK)
-            return status;
-        status = rs_finish(store, apply_next(store, migrations, count, &applied, error), "updating the schema", error);
-        if (status != RS_OK)
-            return status;
-    } while (applied);
-    return RS_OK;
+    rs_status status;
+    do
+        status = apply_next(store, migrations, count, &applied, error);
+    while (status == RS_OK && applied);
+    return status;
+}
+
+rs_status rs_migrate(const rs_store *store, const rs_migration *migrations, int count, rs_error *error)
+{
+    rs_status status = rs_begin(store, "updating the schema", error);
+    if (status != RS_OK)
+        return status;
+    return rs_finish(store, apply_all(store, migrations, count, error), "updating the schema", error);
 }

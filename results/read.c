@@ -48,6 +48,7 @@ static void read_run(rs_query *query, rs_run *run)
     run->cpu_threads = (int)rs_column_count(query);
     run->driver = rs_column_text(query);
     run->cuda_runtime = rs_column_text(query);
+    run->power_limit_mw = rs_column_count(query);
     run->seed = rs_column_unsigned(query);
     run->note = rs_column_text(query);
     run->program_version = rs_column_text(query);

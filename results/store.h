@@ -50,6 +50,7 @@ typedef struct rs_run {
     const char *host, *os, *cpu_model;
     int cpu_threads;
     const char *driver, *cuda_runtime; /* NULL on the CPU */
+    int64_t power_limit_mw;            /* of the device when the run began; -1 unknown */
     uint64_t seed;
     const char *note; /* capabilities missing in this run, with reasons */
 } rs_run;
@@ -112,8 +113,10 @@ typedef struct rs_visit {
     const char *timer;  /* "monotonic-raw", "cuda-event", "fake" */
     int64_t started_ns; /* since the run began */
     int32_t launches;
-    double clock_mhz, power_mw, temperature_c; /* NAN = not known */
-    const char *flags;                         /* "" or comma-separated words */
+    double clock_mhz, memory_clock_mhz, power_mw, temperature_c; /* NAN = not known */
+    /* Of the visit; -1 = not known. Energy, and for how long the device held its clocks down, by reason. */
+    int64_t energy_mj, power_capped_ns, software_thermal_ns, hardware_thermal_ns, power_braked_ns;
+    const char *flags; /* "" or comma-separated words */
     const rs_sample *samples;
     size_t sample_count;
 } rs_visit;

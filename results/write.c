@@ -119,7 +119,7 @@ static rs_status insert_run(const rs_store *store, const rs_run *run, int64_t bu
     rs_query query;
     rs_query_begin(&query, store, "beginning a run",
                    "INSERT INTO run (uuid, build_id, device_id, " RS_RUN_COLUMNS ")"
-                   " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id");
+                   " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id");
     rs_bind_text(&query, uuid);
     rs_bind_integer(&query, build_id);
     rs_bind_integer(&query, device_id);
@@ -133,6 +133,7 @@ static rs_status insert_run(const rs_store *store, const rs_run *run, int64_t bu
     rs_bind_count(&query, run->cpu_threads);
     rs_bind_text(&query, run->driver);
     rs_bind_text(&query, run->cuda_runtime);
+    rs_bind_count(&query, run->power_limit_mw);
     rs_bind_unsigned(&query, run->seed);
     rs_bind_text(&query, run->note);
     return finish_scalar(&query, run_id, NULL, error);
@@ -318,7 +319,8 @@ static rs_status insert_visit(const rs_store *store, int64_t measurement_id, con
 {
     rs_query query;
     rs_query_begin(&query, store, "adding a visit",
-                   "INSERT INTO visit (measurement_id, " RS_VISIT_COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+                   "INSERT INTO visit (measurement_id, " RS_VISIT_COLUMNS
+                   ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
                    " RETURNING id");
     rs_bind_integer(&query, measurement_id);
     rs_bind_integer(&query, visit->position);
@@ -327,8 +329,14 @@ static rs_status insert_visit(const rs_store *store, int64_t measurement_id, con
     rs_bind_integer(&query, visit->started_ns);
     rs_bind_integer(&query, visit->launches);
     rs_bind_real(&query, visit->clock_mhz);
+    rs_bind_real(&query, visit->memory_clock_mhz);
     rs_bind_real(&query, visit->power_mw);
     rs_bind_real(&query, visit->temperature_c);
+    rs_bind_count(&query, visit->energy_mj);
+    rs_bind_count(&query, visit->power_capped_ns);
+    rs_bind_count(&query, visit->software_thermal_ns);
+    rs_bind_count(&query, visit->hardware_thermal_ns);
+    rs_bind_count(&query, visit->power_braked_ns);
     rs_bind_text(&query, visit->flags != NULL ? visit->flags : "");
     return finish_scalar(&query, visit_id, NULL, error);
 }

@@ -137,20 +137,19 @@ static int find_entry(sweep *s, const char *key, const sb_ledger_entry **entry)
     return SB_EXIT_OK;
 }
 
-/* What visits lack, and why; said on the terminal where it could be had. */
-static void tell_of_telemetry(sweep *s, char *text, size_t size)
+/* What visits lack, and why; said on the terminal where it could be had. *now: what the device tells. */
+static void tell_of_telemetry(sweep *s, sparge_telemetry *now, char *text, size_t size)
 {
-    sparge_telemetry now;
-    if (sparge_device_get_telemetry(s->session.context, &now) == SPARGE_OK) {
+    if (sparge_device_get_telemetry(s->session.context, now) == SPARGE_OK) {
         snprintf(text, size, "kernel records, counters");
         return;
     }
     const char *reason = sparge_error_string(s->session.context);
-    snprintf(text, size, "clock, power, temperature (%s), kernel records, counters", reason);
+    snprintf(text, size, "clocks, power, energy, temperature, slowdowns (%s), kernel records, counters", reason);
     if (strcmp(s->session.device.backend, "cpu") == 0)
         return;
     sb_progress_clear(&s->progress);
-    fprintf(stderr, "sparge-bench: sweep: clock, power and temperature are not recorded: %s\n", reason);
+    fprintf(stderr, "sparge-bench: sweep: clocks, power, energy and temperature are not recorded: %s\n", reason);
 }
 
 /* Begins the device's run, with the first point that has something to measure: a sweep that finds all points measured
@@ -166,7 +165,9 @@ static int begin_run(sweep *s)
     double load[1] = {0};
     getloadavg(load, 1);
     const char *policy = getenv("OMP_WAIT_POLICY");
-    tell_of_telemetry(s, lacking, sizeof lacking);
+    sparge_telemetry now;
+    tell_of_telemetry(s, &now, lacking, sizeof lacking);
+    run.power_limit_mw = now.power_limit_mw;
     snprintf(note, sizeof note,
              "not measured on this backend: %s; load average at the start: %.2f; OMP_WAIT_POLICY=%.100s", lacking,
              load[0], policy ? policy : "");

@@ -117,6 +117,7 @@ rs_run sb_provenance_run(const sb_provenance *provenance, const sparge_device_in
         .cpu_model = known(provenance->cpu_model),
         .driver = known(device->driver),
         .cuda_runtime = known(device->runtime),
+        .power_limit_mw = -1,
         .cpu_threads = on_host ? device->units : -1,
     };
 }

@@ -19,7 +19,7 @@ void sb_provenance_gather(sb_provenance *provenance);
 /* started_utc becomes now. */
 void sb_provenance_stamp(sb_provenance *provenance);
 
-/* The run's fields from the provenance and the device; command, seed and note are the caller's. Points into both. */
+/* The run's fields from the provenance and the device; command, power limit, seed and note are the caller's. Points into both. */
 rs_run sb_provenance_run(const sb_provenance *provenance, const sparge_device_info *device);
 
 #endif

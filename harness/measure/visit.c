@@ -114,12 +114,17 @@ static sparge_telemetry read_telemetry(sb_timer *timer)
     return now;
 }
 
+/* Of counters; -1 if either is not known, or if it began anew. */
+static int64_t counted(int64_t before, int64_t after)
+{
+    return before >= 0 && after >= before ? after - before : -1;
+}
+
 static void add_telemetry(const sparge_telemetry *before, const sparge_telemetry *after, sb_visit *visit)
 {
-    for (int i = 0; i < SPARGE_SLOWDOWNS; i++) {
-        const int known = before->slowed_ns[i] >= 0 && after->slowed_ns[i] >= before->slowed_ns[i];
-        visit->slowed_ns[i] = known ? after->slowed_ns[i] - before->slowed_ns[i] : -1;
-    }
+    visit->energy_mj = counted(before->energy_mj, after->energy_mj);
+    for (int i = 0; i < SPARGE_SLOWDOWNS; i++)
+        visit->slowed_ns[i] = counted(before->slowed_ns[i], after->slowed_ns[i]);
 }
 
 sparge_status sb_visit_run(sb_timer *timer, sparge_plan *plan, const sparge_io *io, size_t sets, sb_visit_kind kind,

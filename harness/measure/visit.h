@@ -31,6 +31,7 @@ typedef struct sb_visit {
     size_t zero; /* samples of 0 ns */
     int64_t sum_ns;
     int interrupted;
+    int64_t energy_mj;                   /* of the visit; -1: not known */
     sparge_telemetry during;             /* while the last launches ran: all -1 if the device does not tell */
     int64_t slowed_ns[SPARGE_SLOWDOWNS]; /* of the visit: for which clocks were held down; -1: not known */
 } sb_visit;

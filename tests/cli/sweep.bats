@@ -207,11 +207,13 @@ print(*(row[0] for row in rows), sep=",")' "$1" "$2"
 @test "a device that tells nothing of clocks and power is swept, and that is said once" {
     SPARGE_FAKE=telemetry=0 run --separate-stderr fake_sweep quiet.db
     [ "$status" -eq 0 ]
-    [ "$(grep -c "clock, power and temperature are not recorded: device 0: " <<<"$stderr")" -eq 1 ]
-    [[ $(column quiet.db note) == "not measured on this backend: clock, power, temperature (device 0: "* ]]
+    [ "$(grep -c "clocks, power, energy and temperature are not recorded: device 0: " <<<"$stderr")" -eq 1 ]
+    [[ $(column quiet.db note) == "not measured on this backend: clocks, power, energy, temperature, slowdowns (device 0: "* ]]
     run --separate-stderr fake_sweep told.db
     [ -z "$stderr" ]
     [[ $(column told.db note) == "not measured on this backend: kernel records, counters;"* ]]
+    [ "$(column quiet.db power_limit_mw)" = None ]
+    [ "$(column told.db power_limit_mw)" = 200000 ]
 }
 
 @test "a method that fails is recorded and the sweep goes on" {

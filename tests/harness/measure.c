@@ -116,6 +116,11 @@ static void all_samples_are_kept_in_order(void **state)
         assert_int_equal(visit->launches, 5);
         assert_int_equal(visit->sample_count, stages ? 15 : 5);
         assert_true(visit->clock_mhz == 1000 && visit->power_mw == 1e5 && visit->temperature_c == 50);
+        assert_true(visit->memory_clock_mhz == 2000 && visit->power_capped_ns == 0);
+        int64_t sum_ns = 0;
+        for (size_t i = 0; i < visit->sample_count; i++)
+            sum_ns += sample[i].ns;
+        assert_in_range(visit->energy_mj, sum_ns / 10000 - 1, sum_ns / 10000 + 1); /* 100 W */
         assert_true(visit->started_ns >= 0 && (v == 0 || visit->started_ns >= b.log->visit[v - 1].started_ns));
         for (int32_t k = 0; k < 5; k++)
             for (int i = 0; i < (stages ? 3 : 1); i++, sample++) {
@@ -155,6 +160,9 @@ static void visits_tell_of_the_device(void **state)
             assert_int_equal(!isnan(visit->clock_mhz), cases[i].told);
             assert_int_equal(!isnan(visit->power_mw), cases[i].told);
             assert_int_equal(!isnan(visit->temperature_c), cases[i].told);
+            assert_int_equal(visit->energy_mj >= 0, cases[i].told);
+            assert_int_equal(visit->power_braked_ns, cases[i].told ? 0 : -1);
+            assert_int_equal(visit->power_capped_ns > 0, cases[i].flags[0] != '\0');
         }
         close_bench(&b);
     }

@@ -84,6 +84,7 @@ rs_run plain_run(void)
                     .device_units = 1,
                     .device_memory_bytes = -1,
                     .cpu_threads = 2,
+                    .power_limit_mw = -1,
                     .seed = 1};
 }
 
@@ -147,8 +148,14 @@ rs_status add_visit(rs_store *store, int64_t measurement_id, int32_t position, r
                       .started_ns = position,
                       .launches = 4,
                       .clock_mhz = NAN,
+                      .memory_clock_mhz = NAN,
                       .power_mw = NAN,
                       .temperature_c = NAN,
+                      .energy_mj = -1,
+                      .power_capped_ns = -1,
+                      .software_thermal_ns = -1,
+                      .hardware_thermal_ns = -1,
+                      .power_braked_ns = -1,
                       .flags = "",
                       .samples = samples,
                       .sample_count = 4};

@@ -40,6 +40,15 @@ static void fill(const char *path)
                           .samples = samples,
                           .sample_count = 3};
         assert_ok(rs_visit_add(store, id, &visit, &error), &error);
+        const rs_sample second = {1000000000, 0, RS_TOTAL};
+        visit = (rs_visit){.position = 2,
+                           .kind = "total",
+                           .timer = "fake",
+                           .launches = 1,
+                           .energy_mj = 500000,
+                           .samples = &second,
+                           .sample_count = 1};
+        assert_ok(rs_visit_add(store, id, &visit, &error), &error);
         rs_facts facts = {.sparsity = 0.5, .dense_ops = 1e9, .executed_ops = 5e8, .rel_l1 = 0.01};
         assert_ok(rs_measurement_end(store, id, RS_DONE, NULL, &facts, &error), &error);
     }

@@ -426,6 +426,44 @@ static void migrations_go_step_by_step(void **state)
     assert_string_equal(note, "two");
 }
 
+/* A file of every earlier version, with a visit in it, is brought to this one: nothing is lost, what is new is unknown, and
+ * the measurement goes on. */
+static void files_of_earlier_versions_are_brought_up_to_date(void **state)
+{
+    static const char rows[] =
+        "INSERT INTO build (id) VALUES (1); INSERT INTO device (id, name) VALUES (1, 'old');"
+        "INSERT INTO run (id, uuid, status, build_id, device_id, seed)"
+        " VALUES (1, '0123456789abcdef0123456789abcdef', 'running', 1, 1, '1');"
+        "INSERT INTO point VALUES (1, printf('%064d', 7), 'random', '0', 'row', '', 0, '1', 'dense-f16', '{}', '', "
+        "'fake', 'old',"
+        " 1, 1, 1, 64, 64, 64, 'f16', 'none', 1, 0);"
+        "INSERT INTO measurement (id, run_id, point_id, outcome) VALUES (1, 1, 1, 'running');"
+        "INSERT INTO visit (id, measurement_id, position, kind, timer, started_ns, launches, clock_mhz, flags)"
+        " VALUES (1, 1, 0, 'total', 'fake', 5, 2, 1500, 'lost');"
+        "INSERT INTO sample VALUES (1, 0, 'total', 40); INSERT INTO sample VALUES (1, 1, 'total', 60)";
+    for (int version = 1; version < rs_migration_count; version++) {
+        char path[PATH_SIZE], name[32], text[64];
+        rs_error error;
+        snprintf(name, sizeof name, "version-%d.db", version);
+        in_folder(*state, name, path);
+        rs_store bare = open_bare(path), *store;
+        assert_ok(rs_migrate(&bare, rs_migrations, version, &error), &error);
+        assert_int_equal(sqlite3_close(bare.db), SQLITE_OK);
+        run_sql(path, rows);
+        assert_refused(rs_open(path, RS_READ, &store, &error), &error, RS_ERROR_OTHER, path);
+        store = open_store(path, RS_WRITE);
+        assert_ok(add_visit(store, 1, 1, &error), &error);
+        close_store(store);
+        assert_int_equal(query_integer(path, "PRAGMA user_version"), rs_migration_count);
+        query_text(path,
+                   "SELECT clock_mhz || ' ' || flags || ' ' || coalesce(energy_mj, 'unknown') FROM visit WHERE id = 1",
+                   text, sizeof text);
+        assert_string_equal(text, "1500.0 lost unknown");
+        assert_int_equal(query_integer(path, "SELECT sum(ns) FROM sample WHERE visit_id = 1"), 100);
+        assert_int_equal(query_integer(path, "SELECT count(*) FROM visit"), 2);
+    }
+}
+
 static void a_migration_may_not_break_references(void **state)
 {
     char path[PATH_SIZE];
@@ -435,6 +473,9 @@ static void a_migration_may_not_break_references(void **state)
     const rs_migration migrations[] = {steps[0], dangling};
     assert_refused(rs_migrate(&store, migrations, 2, &error), &error, RS_ERROR_CORRUPT, path);
     assert_non_null(strstr(error.text, "child"));
+    assert_int_equal(version_of(&store), 0); /* all or nothing: the first has not happened either */
+    assert_ok(rs_migrate(&store, migrations, 1, &error), &error);
+    assert_refused(rs_migrate(&store, migrations, 2, &error), &error, RS_ERROR_CORRUPT, path);
     assert_int_equal(version_of(&store), 1);
     assert_int_equal(sqlite3_close(store.db), SQLITE_OK);
     assert_int_equal(query_integer(path, "SELECT parent_id FROM child"), 1);
@@ -495,6 +536,7 @@ int main(void)
         cmocka_unit_test(reading_tidies_up_where_it_may),
         cmocka_unit_test(a_reader_beside_a_writer),
         cmocka_unit_test(migrations_go_step_by_step),
+        cmocka_unit_test(files_of_earlier_versions_are_brought_up_to_date),
         cmocka_unit_test(a_migration_may_not_break_references),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -90,6 +90,7 @@ static void fill_run(expected_row *e, uint64_t *random)
     run->device_units = small_count_or_unknown(random);
     run->device_memory_bytes = count_or_unknown(random);
     run->cpu_threads = small_count_or_unknown(random);
+    run->power_limit_mw = count_or_unknown(random);
     run->seed = next_random(random);
     const char **const texts[] = {&run->command,     &run->program_version, &run->git_sha,       &run->build_type,
                                   &run->compiler,    &run->compiler_flags,  &run->binary_sha256, &run->backend,
@@ -244,6 +245,7 @@ static void assert_same_run(const rs_run *a, const rs_run *b)
     assert_int_equal(a->device_units, b->device_units);
     assert_int_equal(a->device_memory_bytes, b->device_memory_bytes);
     assert_int_equal(a->cpu_threads, b->cpu_threads);
+    assert_int_equal(a->power_limit_mw, b->power_limit_mw);
     assert_true(a->seed == b->seed);
 }
 
