@@ -231,8 +231,9 @@ static rs_status read_identity(const rs_store *store, identity *found, rs_error 
     return status;
 }
 
-/* Is it ours, and at a version that we can use? *fresh: an empty database, to be filled by the migrations. */
-static rs_status check_identity(const rs_store *store, int *fresh, rs_error *error)
+/* Is it ours, and at a version that we know? *fresh: an empty database, to be filled by the migrations. *is_older: of an
+ * earlier version. */
+static rs_status check_identity(const rs_store *store, int *fresh, int *is_older, rs_error *error)
 {
     identity found;
     rs_status status = read_identity(store, &found, error);
@@ -246,11 +247,7 @@ static rs_status check_identity(const rs_store *store, int *fresh, rs_error *err
                        *fresh ? "is empty" : "a SQLite file of another program");
     if (found.version > rs_migration_count)
         return refuse_version(store->path, found.version, error);
-    if (found.version < rs_migration_count && store->mode == RS_READ)
-        return rs_fail(error, RS_ERROR_OTHER, store->path,
-                       "written by an older version (schema %lld, this program reads %d): open it for writing once to "
-                       "update it",
-                       (long long)found.version, rs_migration_count);
+    *is_older = found.version < rs_migration_count;
     return RS_OK;
 }
 
@@ -279,6 +276,39 @@ static rs_status prepare_for_writing(const rs_store *store, int fresh, rs_error 
     return status;
 }
 
+/* A file of an earlier version, opened for reading, is read from a copy in memory that is brought up to date; the file stays as it
+ * is. Connections of this process can attach the copy by its name. */
+static rs_status read_from_a_copy(rs_store *store, rs_error *error)
+{
+    char uri[64];
+    rs_store copy = {.path = store->path, .mode = RS_WRITE};
+    snprintf(uri, sizeof uri, "file:/sparge-results-%p?vfs=memdb", (void *)store);
+    rs_status status = connect_store(&copy, uri, error);
+    if (status == RS_OK) {
+        rs_query query;
+        rs_query_begin(&query, store, "copying a file of an older version", "VACUUM INTO ?1");
+        rs_bind_text(&query, uri);
+        rs_step(&query);
+        status = rs_query_end(&query, error);
+    }
+    if (status == RS_OK)
+        status = rs_migrate(&copy, rs_migrations, rs_migration_count, error);
+    char *read_uri = strdup(uri);
+    if (status == RS_OK && read_uri == NULL)
+        status = rs_fail(error, RS_ERROR_OTHER, store->path, "out of memory");
+    if (status != RS_OK) {
+        free(read_uri);
+        sqlite3_close(copy.db);
+        return status;
+    }
+    sqlite3_close(store->db);
+    free(store->read_uri);
+    store->db = copy.db;
+    store->read_uri = read_uri;
+    store->may_write = 0; /* nothing to tidy up */
+    return RS_OK;
+}
+
 static rs_status open_with_facts(rs_store *store, const file_facts *facts, rs_error *error)
 {
     const char *query = uri_query(store->mode, facts);
@@ -293,9 +323,11 @@ static rs_status open_with_facts(rs_store *store, const file_facts *facts, rs_er
     }
     rs_status status = connect_store(store, uri, error);
     free(uri);
-    int fresh = 0;
+    int fresh = 0, is_older = 0;
     if (status == RS_OK)
-        status = check_identity(store, &fresh, error);
+        status = check_identity(store, &fresh, &is_older, error);
+    if (status == RS_OK && store->mode == RS_READ && is_older)
+        status = read_from_a_copy(store, error);
     if (status == RS_OK && store->mode == RS_READ)
         return rs_execute(store, "PRAGMA query_only = ON", "opening", error);
     return status == RS_OK ? prepare_for_writing(store, fresh, error) : status;

@@ -32,6 +32,8 @@ typedef struct rs_store rs_store;
 
 typedef enum rs_mode { RS_READ = 0, RS_WRITE /* creates the file if it is missing */ } rs_mode;
 
+/* A file of an older version is brought up to date when it is opened for writing; opened for reading, it stays as it is, and what
+ * it lacks is not known. */
 rs_status rs_open(const char *path, rs_mode mode, rs_store **store, rs_error *error);
 rs_status rs_close(rs_store *store, rs_error *error); /* frees the store in any case */
 
