@@ -88,9 +88,6 @@ rs_status rs_finish(const rs_store *store, rs_status status, const char *what, r
 rs_status rs_enter_wal_mode(const rs_store *store, rs_error *error);
 void rs_free(rs_store *store);
 
-/* write.c. As stored. */
-const char *rs_stage_name(rs_stage stage);
-
 /* point_key.c. What a point must be, told by name; `path` is for the message. */
 rs_status rs_point_check(const rs_point *point, const char *path, rs_error *error);
 

@@ -104,6 +104,7 @@ rs_status rs_measurement_begin(rs_store *store, int64_t run_id, int64_t point_id
 /* A visit: K back-to-back launches. kind "total": one sample a launch of the whole method; kind "stages": the stages
  * timed one by one. Samples keep their order. */
 typedef enum rs_stage { RS_TOTAL = 0, RS_PREPARE, RS_SELECT, RS_ATTEND } rs_stage;
+const char *rs_stage_name(rs_stage stage); /* "total", "prepare", ... */
 typedef struct rs_sample {
     int64_t ns;
     int32_t launch; /* 0..K-1 */

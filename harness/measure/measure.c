@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "measure/need.h"
+#include "measure/nvtx.h"
 
 /* What one call of sb_session_measure works with. */
 typedef struct course {
@@ -67,6 +68,7 @@ sparge_status sb_session_open(sparge_context *context, const sb_measure_options 
     session->options = *options;
     session->timer.context = context;
     session->started_ns = sb_clock_ns();
+    sb_nvtx_begin("run");
     sparge_status status = sparge_device_get_info(context, &session->device);
     session->options.schedule.is_device = strcmp(session->device.backend, "cuda") == 0;
     return status;
@@ -85,6 +87,7 @@ void sb_session_close(sb_session *session)
 {
     drop_inputs(session);
     sb_timer_release(&session->timer);
+    sb_nvtx_end();
 }
 
 /* Sets the outcome; returns -1 so that ending is one statement. */
@@ -389,6 +392,10 @@ int sb_session_measure(sb_session *session, const sb_point *point, const sb_earl
     int code = 0;
     int64_t launch_ns = 0;
     sparge_error error = {0};
+    char label[192];
+    sb_point_label(point, label, sizeof label);
+    sb_nvtx_begin("point %s, %lld x %lld tokens", label, (long long)c.problem->seqlen_q,
+                  (long long)c.problem->seqlen_k);
     /* What the method cannot do, parameters that --method all left incomplete included, is known before memory is. */
     sparge_status status = sparge_params_check(point->params, c.problem, &error);
     if (status != SPARGE_OK)
@@ -400,5 +407,6 @@ int sb_session_measure(sb_session *session, const sb_point *point, const sb_earl
         judge_times(&c);
     sparge_plan_destroy(c.plan);
     sparge_free(session->context, c.io[0].o.data);
+    sb_nvtx_end();
     return code;
 }

@@ -1,6 +1,8 @@
 /* Timing: events are recorded around the launches, then read in order. */
 #include "measure/visit.h"
 
+#include "measure/nvtx.h"
+
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,8 +61,11 @@ static sparge_status launch(sb_timer *timer, sparge_plan *plan, const sparge_io 
     sparge_status status = SPARGE_OK;
     for (int i = 0; i < count && status == SPARGE_OK; i++, event += 2) {
         status = sparge_event_record(timer->event[event]);
-        if (status == SPARGE_OK)
+        if (status == SPARGE_OK) {
+            sb_nvtx_begin("%s", rs_stage_name(spans[i].name));
             status = sparge_plan_run(plan, spans[i].stages, io);
+            sb_nvtx_end();
+        }
         if (status == SPARGE_OK)
             status = sparge_event_record(timer->event[event + 1]);
     }
@@ -138,6 +143,7 @@ sparge_status sb_visit_run(sb_timer *timer, sparge_plan *plan, const sparge_io *
     visit->sample = calloc(samples, sizeof *visit->sample);
     if (!visit->sample)
         return SPARGE_ERROR_OUT_OF_MEMORY;
+    sb_nvtx_begin("visit %s", kind == SB_VISIT_TOTAL ? "total" : "stages");
     const sparge_telemetry before = read_telemetry(timer); /* first: it may leave an error's text of its own */
     sparge_status status = reserve_events(timer, 2 * samples);
     int32_t held = SPARGE_HOLD_RUNS / count;
@@ -155,6 +161,7 @@ sparge_status sb_visit_run(sb_timer *timer, sparge_plan *plan, const sparge_io *
         read_samples(timer, spans, count, visit);
     else
         sb_visit_release(visit);
+    sb_nvtx_end();
     return status;
 }
 
