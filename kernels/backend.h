@@ -24,6 +24,8 @@ typedef struct sparge_backend {
 
     /* NULL for backends without any; *telemetry is all -1. */
     sparge_status (*telemetry)(sparge_context *context, sparge_telemetry *telemetry);
+    /* The same; *state is all unknown. */
+    sparge_status (*state)(sparge_context *context, sparge_device_state *state);
 
     sparge_status (*alloc)(sparge_context *context, size_t bytes, void **memory);
     void (*free)(sparge_context *context, void *memory);

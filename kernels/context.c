@@ -187,6 +187,15 @@ sparge_status sparge_device_get_telemetry(sparge_context *context, sparge_teleme
     return context->backend->telemetry(context, telemetry);
 }
 
+sparge_status sparge_device_get_state(sparge_context *context, sparge_device_state *state)
+{
+    *state = (sparge_device_state){-1, -1, -1, -1, -1, "", ""};
+    if (!context->backend->state)
+        return sparge_context_fail(context, SPARGE_ERROR_UNSUPPORTED,
+                                   "the backend %s tells nothing of how it is set up", context->backend->name);
+    return context->backend->state(context, state);
+}
+
 sparge_status sparge_alloc(sparge_context *context, size_t bytes, void **memory)
 {
     *memory = NULL;

@@ -49,6 +49,13 @@ static void read_run(rs_query *query, rs_run *run)
     run->driver = rs_column_text(query);
     run->cuda_runtime = rs_column_text(query);
     run->power_limit_mw = rs_column_count(query);
+    run->max_sm_clock_mhz = (int)rs_column_count(query);
+    run->ecc = (int)rs_column_count(query);
+    run->persistence = (int)rs_column_count(query);
+    run->mig = (int)rs_column_count(query);
+    run->vbios = rs_column_text(query);
+    run->pci = rs_column_text(query);
+    run->processes = (int)rs_column_count(query);
     run->seed = rs_column_unsigned(query);
     run->note = rs_column_text(query);
     run->program_version = rs_column_text(query);

@@ -52,7 +52,10 @@ typedef struct rs_run {
     const char *host, *os, *cpu_model;
     int cpu_threads;
     const char *driver, *cuda_runtime; /* NULL on the CPU */
-    int64_t power_limit_mw;            /* of the device when the run began; -1 unknown */
+    /* The device when the run began; -1 and NULL unknown. */
+    int64_t power_limit_mw;
+    int max_sm_clock_mhz, ecc, persistence, mig, processes;
+    const char *vbios, *pci;
     uint64_t seed;
     const char *note; /* capabilities missing in this run, with reasons */
 } rs_run;

@@ -85,10 +85,21 @@ static void add_reading(an_table *table, const char *topic, const char *item, in
 static void add_telemetry(an_table *table, const char *topic, sparge_context *context)
 {
     sparge_telemetry now;
-    if (sparge_device_get_telemetry(context, &now) != SPARGE_OK) {
+    sparge_device_state state;
+    if (sparge_device_get_telemetry(context, &now) != SPARGE_OK ||
+        sparge_device_get_state(context, &state) != SPARGE_OK) {
         add(table, topic, "clocks, power, heat", NULL, sparge_error_string(context));
         return;
     }
+    static const char *const yes_or_no[] = {NULL, "no", "yes"};
+    const char *untold = "the device does not tell";
+    add(table, topic, "PCI", state.pci, NULL);
+    add(table, topic, "VBIOS", *state.vbios ? state.vbios : NULL, *state.vbios ? NULL : untold);
+    add(table, topic, "ECC", yes_or_no[state.ecc + 1], state.ecc < 0 ? untold : NULL);
+    add(table, topic, "persistence mode", yes_or_no[state.persistence + 1], state.persistence < 0 ? untold : NULL);
+    add(table, topic, "MIG", yes_or_no[state.mig + 1], state.mig < 0 ? untold : NULL);
+    add_reading(table, topic, "computing processes", state.processes, 1, "with this one");
+    add_reading(table, topic, "SM clock at most", state.max_sm_clock_mhz, 1, "MHz");
     add_reading(table, topic, "SM clock now", now.sm_clock_mhz, 1, "MHz");
     add_reading(table, topic, "memory clock now", now.memory_clock_mhz, 1, "MHz");
     add_reading(table, topic, "temperature now", now.temperature_c, 1, "C");

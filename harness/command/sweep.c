@@ -137,10 +137,11 @@ static int find_entry(sweep *s, const char *key, const sb_ledger_entry **entry)
     return SB_EXIT_OK;
 }
 
-/* What visits lack, and why; said on the terminal where it could be had. *now: what the device tells. */
-static void tell_of_telemetry(sweep *s, sparge_telemetry *now, char *text, size_t size)
+/* What visits lack, and why; said on the terminal where it could be had. */
+static void tell_of_telemetry(sweep *s, char *text, size_t size)
 {
-    if (sparge_device_get_telemetry(s->session.context, now) == SPARGE_OK) {
+    sparge_telemetry now;
+    if (sparge_device_get_telemetry(s->session.context, &now) == SPARGE_OK) {
         snprintf(text, size, "kernel records, counters");
         return;
     }
@@ -165,9 +166,15 @@ static int begin_run(sweep *s)
     double load[1] = {0};
     getloadavg(load, 1);
     const char *policy = getenv("OMP_WAIT_POLICY");
-    sparge_telemetry now;
-    tell_of_telemetry(s, &now, lacking, sizeof lacking);
-    run.power_limit_mw = now.power_limit_mw;
+    sparge_device_state state;
+    (void)sparge_device_get_state(s->session.context, &state); /* all unknown where it fails, as telemetry then does */
+    sb_provenance_add_device(s->session.context, &state, &run);
+    tell_of_telemetry(s, lacking, sizeof lacking);
+    if (state.processes > 1) {
+        sb_progress_clear(&s->progress);
+        fprintf(stderr, "sparge-bench: sweep: %d processes compute on the device: times are of a shared one\n",
+                (int)state.processes);
+    }
     snprintf(note, sizeof note,
              "not measured on this backend: %s; load average at the start: %.2f; OMP_WAIT_POLICY=%.100s", lacking,
              load[0], policy ? policy : "");

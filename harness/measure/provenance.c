@@ -118,6 +118,25 @@ rs_run sb_provenance_run(const sb_provenance *provenance, const sparge_device_in
         .driver = known(device->driver),
         .cuda_runtime = known(device->runtime),
         .power_limit_mw = -1,
+        .max_sm_clock_mhz = -1,
+        .ecc = -1,
+        .persistence = -1,
+        .mig = -1,
+        .processes = -1,
         .cpu_threads = on_host ? device->units : -1,
     };
+}
+
+void sb_provenance_add_device(sparge_context *context, const sparge_device_state *state, rs_run *run)
+{
+    sparge_telemetry now;
+    (void)sparge_device_get_telemetry(context, &now); /* all unknown where it fails */
+    run->power_limit_mw = now.power_limit_mw;
+    run->max_sm_clock_mhz = state->max_sm_clock_mhz;
+    run->ecc = state->ecc;
+    run->persistence = state->persistence;
+    run->mig = state->mig;
+    run->vbios = known(state->vbios);
+    run->pci = known(state->pci);
+    run->processes = state->processes;
 }

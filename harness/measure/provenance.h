@@ -19,7 +19,11 @@ void sb_provenance_gather(sb_provenance *provenance);
 /* started_utc becomes now. */
 void sb_provenance_stamp(sb_provenance *provenance);
 
-/* The run's fields from the provenance and the device; command, power limit, seed and note are the caller's. Points into both. */
+/* The run's fields from the provenance and the device; command, seed and note are the caller's, and what only a context tells is not
+ * known. Points into both. */
 rs_run sb_provenance_run(const sb_provenance *provenance, const sparge_device_info *device);
+
+/* What a context tells of its device now. Points into *state. */
+void sb_provenance_add_device(sparge_context *context, const sparge_device_state *state, rs_run *run);
 
 #endif

@@ -177,17 +177,37 @@ static sparge_status device_memory(sparge_context *context, uint64_t *free_bytes
     return cuda_leave(context, caller_device, cuda_memory(context, free_bytes, total_bytes));
 }
 
+/* NVML is opened when it is first asked. */
+static sparge_status need_nvml(sparge_context *context, cuda_context *cuda)
+{
+    if (cuda->nvml)
+        return SPARGE_OK;
+    char uuid[64], reason[160];
+    format_uuid(&cuda->properties.uuid, uuid, sizeof uuid);
+    cuda->nvml = cuda_nvml_open(uuid, reason, sizeof reason);
+    if (!cuda->nvml)
+        return sparge_context_fail(context, SPARGE_ERROR_UNSUPPORTED, "device %d: %s", cuda->device, reason);
+    return SPARGE_OK;
+}
+
 static sparge_status device_telemetry(sparge_context *context, sparge_telemetry *telemetry)
 {
     cuda_context *cuda = cuda_context_of(context);
-    if (!cuda->nvml) {
-        char uuid[64], reason[160];
-        format_uuid(&cuda->properties.uuid, uuid, sizeof uuid);
-        cuda->nvml = cuda_nvml_open(uuid, reason, sizeof reason);
-        if (!cuda->nvml)
-            return sparge_context_fail(context, SPARGE_ERROR_UNSUPPORTED, "device %d: %s", cuda->device, reason);
-    }
-    cuda_nvml_read(cuda->nvml, telemetry);
+    const sparge_status status = need_nvml(context, cuda);
+    if (status == SPARGE_OK)
+        cuda_nvml_read(cuda->nvml, telemetry);
+    return status;
+}
+
+static sparge_status device_state(sparge_context *context, sparge_device_state *state)
+{
+    cuda_context *cuda = cuda_context_of(context);
+    const sparge_status status = need_nvml(context, cuda);
+    if (status != SPARGE_OK)
+        return status;
+    cuda_nvml_read_state(cuda->nvml, state);
+    snprintf(state->pci, sizeof state->pci, "%08x:%02x:%02x.0", (unsigned)cuda->properties.pciDomainID,
+             (unsigned)cuda->properties.pciBusID, (unsigned)cuda->properties.pciDeviceID);
     return SPARGE_OK;
 }
 
@@ -420,6 +440,7 @@ const sparge_backend sparge_backend_cuda = {
     .info = device_info,
     .memory = device_memory,
     .telemetry = device_telemetry,
+    .state = device_state,
     .alloc = allocate,
     .free = deallocate,
     .upload = upload,

@@ -14,6 +14,7 @@ enum {
     CLOCK_SM = 1,
     CLOCK_MEMORY = 2,
     SENSOR_GPU = 0,
+    TOO_SMALL = 7, /* a result: there are more than the array holds */
     TEXT_SIZE = 80,
     VALUE_UINT = 1,
     VALUE_ULONG = 2,
@@ -57,6 +58,12 @@ typedef struct nvml_functions {
     int (*energy)(nvml_device device, unsigned long long *mj);
     int (*temperature)(nvml_device device, unsigned int sensor, unsigned int *celsius);
     int (*fields)(nvml_device device, int count, nvml_field *fields);
+    int (*max_clock)(nvml_device device, unsigned int which, unsigned int *mhz);
+    int (*ecc)(nvml_device device, unsigned int *now, unsigned int *after_restart);
+    int (*persistence)(nvml_device device, unsigned int *on);
+    int (*mig)(nvml_device device, unsigned int *now, unsigned int *after_restart);
+    int (*vbios)(nvml_device device, char *text, unsigned int size);
+    int (*processes)(nvml_device device, unsigned int *count, void *processes);
 } nvml_functions;
 
 struct cuda_nvml {
@@ -110,6 +117,12 @@ static void *open_library(nvml_functions *call, char *reason, size_t size)
     (void)FIND(library, "nvmlDeviceGetTotalEnergyConsumption", call->energy);
     (void)FIND(library, "nvmlDeviceGetTemperature", call->temperature);
     (void)FIND(library, "nvmlDeviceGetFieldValues", call->fields);
+    (void)FIND(library, "nvmlDeviceGetMaxClockInfo", call->max_clock);
+    (void)FIND(library, "nvmlDeviceGetEccMode", call->ecc);
+    (void)FIND(library, "nvmlDeviceGetPersistenceMode", call->persistence);
+    (void)FIND(library, "nvmlDeviceGetMigMode", call->mig);
+    (void)FIND(library, "nvmlDeviceGetVbiosVersion", call->vbios);
+    (void)FIND(library, "nvmlDeviceGetComputeRunningProcesses_v3", call->processes);
     return library;
 }
 
@@ -195,4 +208,22 @@ void cuda_nvml_read(const cuda_nvml *nvml, sparge_telemetry *telemetry)
     telemetry->power_limit_mw = call->power_limit && call->power_limit(nvml->device, &value) == 0 ? (int64_t)value : -1;
     telemetry->energy_mj = call->energy && call->energy(nvml->device, &energy) == 0 ? (int64_t)energy : -1;
     read_slowdowns(nvml, telemetry);
+}
+
+void cuda_nvml_read_state(const cuda_nvml *nvml, sparge_device_state *state)
+{
+    const nvml_functions *call = &nvml->call;
+    unsigned int value, later;
+    state->ecc = call->ecc && call->ecc(nvml->device, &value, &later) == 0 ? value != 0 : -1;
+    state->mig = call->mig && call->mig(nvml->device, &value, &later) == 0 ? value != 0 : -1;
+    state->persistence = call->persistence && call->persistence(nvml->device, &value) == 0 ? value != 0 : -1;
+    state->max_sm_clock_mhz =
+        call->max_clock && call->max_clock(nvml->device, CLOCK_SM, &value) == 0 ? (int32_t)value : -1;
+    /* Asked with no room for them, it says how many there are. */
+    unsigned int count = 0;
+    const int result = call->processes ? call->processes(nvml->device, &count, NULL) : -1;
+    state->processes = result == 0 || result == TOO_SMALL ? (int32_t)count : -1;
+    char text[sizeof state->vbios] = "";
+    const int told = call->vbios && call->vbios(nvml->device, text, sizeof text) == 0;
+    snprintf(state->vbios, sizeof state->vbios, "%s", told ? text : "");
 }

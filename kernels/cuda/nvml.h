@@ -21,8 +21,10 @@ typedef struct cuda_nvml cuda_nvml;
 /* uuid: "GPU-...", as CUDA tells it: the two number devices differently. NULL if there is nothing to be had, with one line in
  * `reason` that says why. */
 cuda_nvml *cuda_nvml_open(const char *uuid, char *reason, size_t size);
-void cuda_nvml_read(const cuda_nvml *nvml, sparge_telemetry *telemetry); /* what is not told is -1 */
-void cuda_nvml_close(cuda_nvml *nvml);                                   /* NULL is fine */
+/* What is not told is -1, or "". */
+void cuda_nvml_read(const cuda_nvml *nvml, sparge_telemetry *telemetry);
+void cuda_nvml_read_state(const cuda_nvml *nvml, sparge_device_state *state); /* but for `pci`, which CUDA knows */
+void cuda_nvml_close(cuda_nvml *nvml);                                        /* NULL is fine */
 
 #ifdef __cplusplus
 }

@@ -131,6 +131,22 @@ static sparge_status fake_telemetry(sparge_context *context, sparge_telemetry *t
     return SPARGE_OK;
 }
 
+static sparge_status fake_device_state(sparge_context *context, sparge_device_state *device)
+{
+    const fake_scenario *scenario = &state_of(context)->scenario;
+    if (!scenario->telemetry)
+        return sparge_context_fail(context, SPARGE_ERROR_UNSUPPORTED, "device %d: SPARGE_FAKE says telemetry=0",
+                                   context->device);
+    *device = (sparge_device_state){.ecc = 1,
+                                    .persistence = 0,
+                                    .mig = 0,
+                                    .max_sm_clock_mhz = 1500,
+                                    .processes = scenario->shared ? 2 : 1,
+                                    .vbios = "fake",
+                                    .pci = "00000000:01:00.0"};
+    return SPARGE_OK;
+}
+
 static int fits(const fake_state *state, size_t bytes)
 {
     const int64_t limit = state->scenario.memory_bytes;
@@ -369,6 +385,7 @@ const sparge_backend sparge_backend_fake = {
     .info = fake_info,
     .memory = fake_memory,
     .telemetry = fake_telemetry,
+    .state = fake_device_state,
     .alloc = fake_alloc,
     .free = fake_free,
     .upload = fake_upload,

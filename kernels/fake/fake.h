@@ -22,6 +22,7 @@
  *     devices=N         there are N equal devices, default 1
  *     telemetry=0       the device tells nothing of clocks, power and heat; else 1 GHz, 100 W in virtual time, 50 C
  *     capped=1          its power limit holds the clock down all the time
+ *     shared=1          another process computes on it
  *     sleep_ms=X        really sleep in each launch, so that tests can interrupt it */
 #ifndef SPARGE_FAKE_H
 #define SPARGE_FAKE_H
@@ -48,7 +49,7 @@ typedef struct fake_scenario {
     int64_t lost, zero;   /* 0: never */
     int64_t memory_bytes; /* 0: no limit, the host's memory */
     int64_t devices;
-    int64_t telemetry, capped;
+    int64_t telemetry, capped, shared;
     double sleep_ms;
     fake_rule rule[FAKE_MAX_RULES];
     int rules;

@@ -74,8 +74,8 @@ static sparge_status parse_item(fake_scenario *scenario, const char *item, const
     } else if (strcmp(name, "devices") == 0) {
         if (!parse_integer(value, 1, &scenario->devices) || scenario->devices > FAKE_MAX_DEVICES)
             return malformed(error, item, "must be an integer in 1..64");
-    } else if (strcmp(name, "telemetry") == 0 || strcmp(name, "capped") == 0) {
-        int64_t *flag = *name == 't' ? &scenario->telemetry : &scenario->capped;
+    } else if (strcmp(name, "telemetry") == 0 || strcmp(name, "capped") == 0 || strcmp(name, "shared") == 0) {
+        int64_t *flag = *name == 't' ? &scenario->telemetry : *name == 'c' ? &scenario->capped : &scenario->shared;
         if (!parse_integer(value, 0, flag) || *flag > 1)
             return malformed(error, item, "must be 0 or 1");
     } else if (strcmp(name, "sleep_ms") == 0) {

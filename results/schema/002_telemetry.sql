@@ -13,6 +13,15 @@ ALTER TABLE visit ADD COLUMN power_braked_ns INTEGER
     CONSTRAINT "power_braked_ns must not be negative" CHECK (power_braked_ns >= 0);
 ALTER TABLE run ADD COLUMN power_limit_mw INTEGER
     CONSTRAINT "power_limit_mw must not be negative" CHECK (power_limit_mw >= 0);
+ALTER TABLE run ADD COLUMN max_sm_clock_mhz INTEGER
+    CONSTRAINT "max_sm_clock_mhz must not be negative" CHECK (max_sm_clock_mhz >= 0);
+ALTER TABLE run ADD COLUMN ecc INTEGER CONSTRAINT "ecc must be 0 or 1" CHECK (ecc IN (0, 1));
+ALTER TABLE run ADD COLUMN persistence INTEGER CONSTRAINT "persistence must be 0 or 1" CHECK (persistence IN (0, 1));
+ALTER TABLE run ADD COLUMN mig INTEGER CONSTRAINT "mig must be 0 or 1" CHECK (mig IN (0, 1));
+ALTER TABLE run ADD COLUMN vbios TEXT;
+ALTER TABLE run ADD COLUMN pci TEXT;
+ALTER TABLE run ADD COLUMN processes INTEGER
+    CONSTRAINT "processes must not be negative" CHECK (processes >= 0);
 
 -- Energy of a launch: of the visits to the whole method whose energy is known, if they took a second together. Less is too near
 -- to the steps of the counter.

@@ -214,6 +214,12 @@ print(*(row[0] for row in rows), sep=",")' "$1" "$2"
     [[ $(column told.db note) == "not measured on this backend: kernel records, counters;"* ]]
     [ "$(column quiet.db power_limit_mw)" = None ]
     [ "$(column told.db power_limit_mw)" = 200000 ]
+    [ "$(column quiet.db processes)" = None ]
+    [ "$(column told.db "ecc || ' ' || persistence || ' ' || mig || ' ' || max_sm_clock_mhz || ' ' || processes || vbios")" = "1 0 0 1500 1fake" ]
+    SPARGE_FAKE=shared=1 run --separate-stderr fake_sweep shared.db
+    [ "$status" -eq 0 ]
+    [ "$stderr" = "sparge-bench: sweep: 2 processes compute on the device: times are of a shared one" ]
+    [ "$(column shared.db processes)" = 2 ]
 }
 
 @test "a method that fails is recorded and the sweep goes on" {

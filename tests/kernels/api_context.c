@@ -145,6 +145,31 @@ static void telemetry_is_told_or_refused_with_a_reason(void **state)
     sparge_context_destroy(context);
 }
 
+static void how_a_device_is_set_up_is_told_or_refused_with_a_reason(void **state)
+{
+    sparge_context *context = api_context();
+    sparge_device_info info;
+    sparge_device_state setup;
+    (void)state;
+    assert_int_equal(sparge_device_get_info(context, &info), SPARGE_OK);
+    const sparge_status status = sparge_device_get_state(context, &setup);
+    if (strcmp(info.backend, "cpu") == 0 || status != SPARGE_OK) {
+        assert_int_equal(status, SPARGE_ERROR_UNSUPPORTED);
+        assert_message(sparge_error_string(context), strcmp(info.backend, "cpu") == 0 ? "cpu" : "libnvidia-ml.so.1");
+        assert_true(setup.ecc == -1 && setup.mig == -1 && setup.processes == -1 && !*setup.vbios && !*setup.pci);
+    } else {
+        assert_in_range(setup.ecc + 1, 0, 2);
+        assert_in_range(setup.persistence + 1, 0, 2);
+        assert_in_range(setup.mig + 1, 0, 2);
+        assert_true(setup.max_sm_clock_mhz == -1 || (setup.max_sm_clock_mhz > 0 && setup.max_sm_clock_mhz < 10000));
+        assert_int_equal(strlen(setup.pci), strlen("00000000:1b:00.0"));
+        print_message("PCI %s, VBIOS %s, ECC %d, persistence %d, MIG %d, at most %d MHz, %d processes\n", setup.pci,
+                      setup.vbios, (int)setup.ecc, (int)setup.persistence, (int)setup.mig, (int)setup.max_sm_clock_mhz,
+                      (int)setup.processes);
+    }
+    sparge_context_destroy(context);
+}
+
 static void error_string_starts_empty_and_is_per_context(void **state)
 {
     sparge_context *a = api_context(), *b = api_context();
@@ -341,6 +366,7 @@ int main(void)
         cmocka_unit_test(devices_are_described_without_a_context),
         cmocka_unit_test(free_memory_is_told_where_the_device_has_its_own),
         cmocka_unit_test(telemetry_is_told_or_refused_with_a_reason),
+        cmocka_unit_test(how_a_device_is_set_up_is_told_or_refused_with_a_reason),
         cmocka_unit_test(error_string_starts_empty_and_is_per_context),
         cmocka_unit_test(memory),
         cmocka_unit_test(too_much_memory),

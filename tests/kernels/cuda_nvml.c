@@ -35,6 +35,14 @@ static void readings_are_those_of_the_library(void **state)
     assert_true(now.slowed_ns[SPARGE_SLOWDOWN_SOFTWARE_THERMAL] == 77);
     assert_true(now.slowed_ns[SPARGE_SLOWDOWN_HARDWARE_THERMAL] == 10000000270);
     assert_true(now.slowed_ns[SPARGE_SLOWDOWN_POWER_BRAKE] == -1); /* this field alone is not supported */
+    sparge_device_state setup;
+    cuda_nvml_read_state(nvml, &setup);
+    assert_int_equal(setup.max_sm_clock_mhz, 1980);
+    assert_int_equal(setup.ecc, 1);
+    assert_int_equal(setup.persistence, 0);
+    assert_int_equal(setup.mig, -1); /* the library lacks the function */
+    assert_int_equal(setup.processes, 3);
+    assert_string_equal(setup.vbios, "96.00.89");
     cuda_nvml_close(nvml);
 }
 
@@ -44,7 +52,9 @@ static void what_is_not_told_is_unknown(void **state)
     char reason[128] = "";
     sparge_telemetry now;
     (void)state;
-    static const char *const failing[] = {"ClockInfo", "PowerUsage", "PowerLimit", "Energy", "FieldValues"};
+    sparge_device_state setup;
+    static const char *const failing[] = {"GetClockInfo", "PowerUsage", "PowerLimit",  "Energy", "FieldValues",
+                                          "MaxClock",     "EccMode",    "Persistence", "Vbios",  "Processes"};
     for (size_t i = 0; i < sizeof failing / sizeof *failing; i++) {
         fail_in("");
         cuda_nvml *nvml = cuda_nvml_open("GPU-1", reason, sizeof reason);
@@ -56,6 +66,12 @@ static void what_is_not_told_is_unknown(void **state)
         assert_true((now.power_limit_mw == -1) == (i == 2));
         assert_true((now.energy_mj == -1) == (i == 3));
         assert_true((now.slowed_ns[0] == -1) == (i == 4));
+        cuda_nvml_read_state(nvml, &setup);
+        assert_true((setup.max_sm_clock_mhz == -1) == (i == 5));
+        assert_true((setup.ecc == -1) == (i == 6));
+        assert_true((setup.persistence == -1) == (i == 7));
+        assert_true((setup.vbios[0] == '\0') == (i == 8));
+        assert_true((setup.processes == -1) == (i == 9));
         cuda_nvml_close(nvml);
     }
 }

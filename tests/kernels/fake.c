@@ -266,11 +266,20 @@ static void test_telemetry(void **state)
     assert_int_equal(sparge_device_get_telemetry(b.context, &after), SPARGE_OK);
     assert_true(after.sm_clock_mhz == 1000 && after.power_mw == 100000 && after.power_limit_mw == 200000);
     assert_true(llabs(after.energy_mj - before.energy_mj - ns / 10000) <= 1);
+    sparge_device_state setup;
+    assert_int_equal(sparge_device_get_state(b.context, &setup), SPARGE_OK);
+    assert_int_equal(setup.processes, 1);
+    bench_close(&b);
+    b = bench_open("shared=1");
+    assert_int_equal(sparge_device_get_state(b.context, &setup), SPARGE_OK);
+    assert_true(setup.processes == 2 && setup.ecc == 1 && setup.mig == 0);
     bench_close(&b);
     b = bench_open("telemetry=0");
     assert_int_equal(sparge_device_get_telemetry(b.context, &before), SPARGE_ERROR_UNSUPPORTED);
     assert_non_null(strstr(sparge_error_string(b.context), "telemetry=0"));
     assert_true(before.sm_clock_mhz == -1 && before.energy_mj == -1 && before.slowed_ns[0] == -1);
+    assert_int_equal(sparge_device_get_state(b.context, &setup), SPARGE_ERROR_UNSUPPORTED);
+    assert_true(setup.processes == -1 && !*setup.pci);
     bench_close(&b);
 }
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { UNINITIALISED = 1, NOT_FOUND = 6, NOT_SUPPORTED = 3, VALUE_UINT = 1, VALUE_ULLONG = 3 };
+enum { UNINITIALISED = 1, NOT_FOUND = 6, NOT_SUPPORTED = 3, TOO_SMALL = 7, VALUE_UINT = 1, VALUE_ULLONG = 3 };
 
 typedef struct field {
     unsigned int id, scope;
@@ -27,6 +27,11 @@ int nvmlDeviceGetPowerUsage(void *device, unsigned int *mw);
 int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned int *mw);
 int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *mj);
 int nvmlDeviceGetFieldValues(void *device, int count, field *fields);
+int nvmlDeviceGetMaxClockInfo(void *device, unsigned int which, unsigned int *mhz);
+int nvmlDeviceGetEccMode(void *device, unsigned int *now, unsigned int *after_restart);
+int nvmlDeviceGetPersistenceMode(void *device, unsigned int *on);
+int nvmlDeviceGetVbiosVersion(void *device, char *text, unsigned int size);
+int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned int *count, void *processes);
 
 static int result_of(const char *function, int failure)
 {
@@ -69,7 +74,7 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
 int nvmlDeviceGetClockInfo(void *device, unsigned int which, unsigned int *mhz)
 {
     *mhz = which == 1 ? 1755 : which == 2 ? 3201 : 0;
-    return device == &running ? result_of("ClockInfo", NOT_SUPPORTED) : NOT_FOUND;
+    return device == &running ? result_of("GetClockInfo", NOT_SUPPORTED) : NOT_FOUND;
 }
 
 int nvmlDeviceGetPowerUsage(void *device, unsigned int *mw)
@@ -103,4 +108,40 @@ int nvmlDeviceGetFieldValues(void *device, int count, field *fields)
             fields[i].value.of_ullong = 10000000000ull + fields[i].id;
     }
     return device == &running ? result_of("FieldValues", NOT_SUPPORTED) : NOT_FOUND;
+}
+
+int nvmlDeviceGetMaxClockInfo(void *device, unsigned int which, unsigned int *mhz)
+{
+    *mhz = which == 1 ? 1980 : 0;
+    return device == &running ? result_of("MaxClock", NOT_SUPPORTED) : NOT_FOUND;
+}
+
+int nvmlDeviceGetEccMode(void *device, unsigned int *now, unsigned int *after_restart)
+{
+    *now = 1;
+    *after_restart = 0;
+    return device == &running ? result_of("EccMode", NOT_SUPPORTED) : NOT_FOUND;
+}
+
+int nvmlDeviceGetPersistenceMode(void *device, unsigned int *on)
+{
+    *on = 0;
+    return device == &running ? result_of("Persistence", NOT_SUPPORTED) : NOT_FOUND;
+}
+
+/* No nvmlDeviceGetMigMode either. */
+
+int nvmlDeviceGetVbiosVersion(void *device, char *text, unsigned int size)
+{
+    strncpy(text, "96.00.89", size);
+    return device == &running ? result_of("Vbios", NOT_SUPPORTED) : NOT_FOUND;
+}
+
+/* Three, which is more than no array holds. */
+int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned int *count, void *processes)
+{
+    const int fits = *count >= 3 && processes;
+    const int result = result_of("Processes", NOT_SUPPORTED);
+    *count = 3;
+    return device != &running ? NOT_FOUND : result != 0 ? result : fits ? 0 : TOO_SMALL;
 }

@@ -85,6 +85,11 @@ rs_run plain_run(void)
                     .device_memory_bytes = -1,
                     .cpu_threads = 2,
                     .power_limit_mw = -1,
+                    .max_sm_clock_mhz = -1,
+                    .ecc = -1,
+                    .persistence = -1,
+                    .mig = -1,
+                    .processes = -1,
                     .seed = 1};
 }
 

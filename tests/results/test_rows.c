@@ -91,11 +91,30 @@ static void fill_run(expected_row *e, uint64_t *random)
     run->device_memory_bytes = count_or_unknown(random);
     run->cpu_threads = small_count_or_unknown(random);
     run->power_limit_mw = count_or_unknown(random);
+    run->max_sm_clock_mhz = small_count_or_unknown(random);
+    run->processes = small_count_or_unknown(random);
+    run->ecc = (int)(next_random(random) % 3) - 1;
+    run->persistence = (int)(next_random(random) % 3) - 1;
+    run->mig = (int)(next_random(random) % 3) - 1;
     run->seed = next_random(random);
-    const char **const texts[] = {&run->command,     &run->program_version, &run->git_sha,       &run->build_type,
-                                  &run->compiler,    &run->compiler_flags,  &run->binary_sha256, &run->backend,
-                                  &run->device_name, &run->device_uuid,     &run->device_arch,   &run->host,
-                                  &run->os,          &run->cpu_model,       &run->driver,        &run->cuda_runtime,
+    const char **const texts[] = {&run->command,
+                                  &run->program_version,
+                                  &run->git_sha,
+                                  &run->build_type,
+                                  &run->compiler,
+                                  &run->compiler_flags,
+                                  &run->binary_sha256,
+                                  &run->backend,
+                                  &run->device_name,
+                                  &run->device_uuid,
+                                  &run->device_arch,
+                                  &run->host,
+                                  &run->os,
+                                  &run->cpu_model,
+                                  &run->driver,
+                                  &run->cuda_runtime,
+                                  &run->vbios,
+                                  &run->pci,
                                   &run->note};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         *texts[i] = text_or_null(e, random);
@@ -237,6 +256,8 @@ static void assert_same_run(const rs_run *a, const rs_run *b)
         {a->cpu_model, b->cpu_model},
         {a->driver, b->driver},
         {a->cuda_runtime, b->cuda_runtime},
+        {a->vbios, b->vbios},
+        {a->pci, b->pci},
         {a->note, b->note},
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
@@ -246,6 +267,11 @@ static void assert_same_run(const rs_run *a, const rs_run *b)
     assert_int_equal(a->device_memory_bytes, b->device_memory_bytes);
     assert_int_equal(a->cpu_threads, b->cpu_threads);
     assert_int_equal(a->power_limit_mw, b->power_limit_mw);
+    assert_int_equal(a->max_sm_clock_mhz, b->max_sm_clock_mhz);
+    assert_int_equal(a->processes, b->processes);
+    assert_int_equal(a->ecc, b->ecc);
+    assert_int_equal(a->persistence, b->persistence);
+    assert_int_equal(a->mig, b->mig);
     assert_true(a->seed == b->seed);
 }
 

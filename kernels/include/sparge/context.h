@@ -72,6 +72,18 @@ typedef struct sparge_telemetry {
 /* SPARGE_ERROR_UNSUPPORTED, with the reason, if the device tells nothing at all; all fields are -1 then. */
 sparge_status sparge_device_get_telemetry(sparge_context *context, sparge_telemetry *telemetry);
 
+/* How a device is set up, and how many use it; -1 and "" is what it does not tell. */
+typedef struct sparge_device_state {
+    int32_t ecc, persistence, mig; /* 0 or 1: memory with error correction, driver kept loaded, partitioned */
+    int32_t max_sm_clock_mhz;
+    int32_t processes; /* that compute on it now, this one among them once it has a context there */
+    char vbios[32];
+    char pci[32]; /* "00000000:1b:00.0": domain, bus, device */
+} sparge_device_state;
+
+/* SPARGE_ERROR_UNSUPPORTED, with the reason, if the device tells nothing at all; all fields are unknown then. */
+sparge_status sparge_device_get_state(sparge_context *context, sparge_device_state *state);
+
 /* Backend memory. A successful allocation is aligned to 256 bytes. */
 sparge_status sparge_alloc(sparge_context *context, size_t bytes, void **memory);
 void sparge_free(sparge_context *context, void *memory); /* NULL is fine */
