@@ -487,8 +487,13 @@ static int open_devices(sweep *s)
     s->context = calloc((size_t)s->devices.count, sizeof(sparge_context *));
     if (!s->context)
         return sb_fail(SB_EXIT_ENVIRONMENT, "out of memory for %d devices", s->devices.count);
-    for (int i = 0; i < s->devices.count && code == SB_EXIT_OK; i++)
+    for (int i = 0; i < s->devices.count && code == SB_EXIT_OK; i++) {
         code = sb_devices_open(s->arguments, &s->devices, s->devices.first + i, &s->context[i]);
+        sparge_telemetry now;
+        if (code == SB_EXIT_OK && s->options.require_nvml &&
+            sparge_device_get_telemetry(s->context[i], &now) != SPARGE_OK)
+            code = sb_fail(SB_EXIT_ENVIRONMENT, "--require nvml: %s", sparge_error_string(s->context[i]));
+    }
     return code;
 }
 

@@ -57,6 +57,11 @@ static const sb_option options[] = {
      .value = "SECONDS",
      .default_value = "600",
      .help = "No visit of a point begins after this time; a point with too few visits is recorded as unmeasured."},
+    {.name = "require",
+     .value = "nvml",
+     .help =
+         "Nothing is measured, and the exit code is 3, on a device that does not tell its clocks, power, energy and "
+         "heat (NVML). Without it what cannot be had is NULL, and the run's note says why."},
     {.name = "error-rows",
      .value = "N|all|none",
      .help = "Query rows compared with exact attention. By default all of short problems, else 256."},
@@ -114,6 +119,14 @@ static int parse_error_rows(const sb_arguments *arguments, int64_t *rows)
     return word_or_integer(arguments, "error-rows", "all", SB_ERROR_ROWS_ALL, 1, INT64_MAX, rows);
 }
 
+static int parse_require(const sb_arguments *arguments, int *nvml)
+{
+    const char *text = sb_argument(arguments, "require");
+    *nvml = text != NULL;
+    return !text || strcmp(text, "nvml") == 0 ? SB_EXIT_OK
+                                              : sb_fail(SB_EXIT_USAGE, "--require: '%s' is not nvml", text);
+}
+
 int sb_sweep_options_parse(const sb_arguments *arguments, sb_sweep_options *parsed)
 {
     memset(parsed, 0, sizeof *parsed);
@@ -128,6 +141,8 @@ int sb_sweep_options_parse(const sb_arguments *arguments, sb_sweep_options *pars
     int64_t visits = 0, launches = 0, warmup = 0, memory = 0;
     double min_time_s = 0.0, max_time_s = 0.0;
     int code = sb_output_format(arguments, &parsed->format);
+    if (code == SB_EXIT_OK)
+        code = parse_require(arguments, &parsed->require_nvml);
     if (code == SB_EXIT_OK)
         code = sb_integer_option(arguments, "since", 0, INT64_MAX, &parsed->since);
     if (code == SB_EXIT_OK)

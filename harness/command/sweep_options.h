@@ -11,7 +11,8 @@ typedef struct sb_sweep_options {
     sb_measure_options measure;
     an_format format;
     int dry_run, quiet, fresh;
-    int64_t since; /* measurements of runs before this one do not count; 0 = all count */
+    int require_nvml; /* devices that tell nothing of clocks and power are refused */
+    int64_t since;    /* measurements of runs before this one do not count; 0 = all count */
 } sb_sweep_options;
 
 /* What the command runs (sweep.c). */

@@ -222,6 +222,18 @@ print(*(row[0] for row in rows), sep=",")' "$1" "$2"
     [ "$(column shared.db processes)" = 2 ]
 }
 
+@test "--require nvml refuses a device that tells nothing, before anything is measured" {
+    SPARGE_FAKE=telemetry=0 run --separate-stderr fake_sweep none.db --require nvml
+    [ "$status" -eq 3 ]
+    [ "$stderr" = "sparge-bench: --require nvml: device 0: SPARGE_FAKE says telemetry=0" ]
+    [ ! -e none.db ]
+    run --separate-stderr fake_sweep some.db --require nvml
+    [ "$status" -eq 0 ]
+    run --separate-stderr fake_sweep some.db --require cupid
+    [ "$status" -eq 2 ]
+    [ "$stderr" = "sparge-bench: --require: 'cupid' is not nvml" ]
+}
+
 @test "a method that fails is recorded and the sweep goes on" {
     SPARGE_FAKE=fail=dense-f16 run --separate-stderr fake_sweep broken.db
     [ "$status" -eq 4 ]
