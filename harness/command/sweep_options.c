@@ -58,10 +58,11 @@ static const sb_option options[] = {
      .default_value = "600",
      .help = "No visit of a point begins after this time; a point with too few visits is recorded as unmeasured."},
     {.name = "require",
-     .value = "nvml",
+     .value = "LIST",
      .help =
-         "Nothing is measured, and the exit code is 3, on a device that does not tell its clocks, power, energy and "
-         "heat (NVML). Without it what cannot be had is NULL, and the run's note says why."},
+         "Of nvml (clocks, power, energy and heat of the device), cupti (kernel records) and counters, by comma: what "
+         "cannot be had of these ends the sweep before anything is measured, with exit code 3. Without it that is "
+         "NULL, and the run's note says why. This version has neither kernel records nor counters."},
     {.name = "error-rows",
      .value = "N|all|none",
      .help = "Query rows compared with exact attention. By default all of short problems, else 256."},
@@ -121,10 +122,20 @@ static int parse_error_rows(const sb_arguments *arguments, int64_t *rows)
 
 static int parse_require(const sb_arguments *arguments, int *nvml)
 {
-    const char *text = sb_argument(arguments, "require");
-    *nvml = text != NULL;
-    return !text || strcmp(text, "nvml") == 0 ? SB_EXIT_OK
-                                              : sb_fail(SB_EXIT_USAGE, "--require: '%s' is not nvml", text);
+    static const char *const words[] = {"nvml", "cupti", "counters"};
+    for (const char *item = sb_argument(arguments, "require"); item;) {
+        const size_t length = strcspn(item, ",");
+        int word = 0;
+        while (word < 3 && (strlen(words[word]) != length || strncmp(words[word], item, length) != 0))
+            word++;
+        if (word == 3)
+            return sb_fail(SB_EXIT_USAGE, "--require: '%.*s' is none of nvml, cupti, counters", (int)length, item);
+        if (word > 0)
+            return sb_fail(SB_EXIT_ENVIRONMENT, "--require %s: this version does not record it", words[word]);
+        *nvml = 1;
+        item = item[length] ? item + length + 1 : NULL;
+    }
+    return SB_EXIT_OK;
 }
 
 int sb_sweep_options_parse(const sb_arguments *arguments, sb_sweep_options *parsed)

@@ -151,7 +151,7 @@ sparge_status sb_visit_run(sb_timer *timer, sparge_plan *plan, const sparge_io *
         int32_t left = launches - visit->launches;
         status = launch_held(timer, plan, io, sets, spans, count, left < held ? left : held, stop, visit);
     }
-    visit->during = read_telemetry(timer);
+    visit->during = read_telemetry(timer); /* all launches are queued, and the last ones run */
     sparge_status waited = sparge_synchronize(timer->context);
     if (status == SPARGE_OK)
         status = waited;

@@ -23,13 +23,15 @@ ALTER TABLE run ADD COLUMN pci TEXT;
 ALTER TABLE run ADD COLUMN processes INTEGER
     CONSTRAINT "processes must not be negative" CHECK (processes >= 0);
 
--- Energy of a launch: of the visits to the whole method whose energy is known, if they took a second together. Less is too near
--- to the steps of the counter.
+-- Energy of a launch: of visits to the whole method that took a second or more each. Shorter ones are too near to the steps of
+-- the counter, and the errors of many do not cancel.
 CREATE VIEW launch_energy AS
-SELECT visit.measurement_id AS measurement_id, sum(visit.launches) AS launches,
-       sum(visit.energy_mj) / 1000.0 / sum(visit.launches) AS joules
-FROM visit
-WHERE visit.kind = 'total' AND visit.energy_mj IS NOT NULL
-GROUP BY visit.measurement_id
-HAVING (SELECT sum(sample.ns) FROM sample JOIN visit AS v ON v.id = sample.visit_id
-        WHERE v.measurement_id = visit.measurement_id AND v.kind = 'total' AND v.energy_mj IS NOT NULL) >= 1000000000;
+WITH long_visit AS (
+    SELECT visit.id, visit.measurement_id, visit.launches, visit.energy_mj
+    FROM visit JOIN sample ON sample.visit_id = visit.id
+    WHERE visit.kind = 'total' AND visit.energy_mj IS NOT NULL
+    GROUP BY visit.id
+    HAVING sum(sample.ns) >= 1000000000
+)
+SELECT measurement_id, sum(launches) AS launches, sum(energy_mj) / 1000.0 / sum(launches) AS joules
+FROM long_visit GROUP BY measurement_id;

@@ -229,9 +229,12 @@ print(*(row[0] for row in rows), sep=",")' "$1" "$2"
     [ ! -e none.db ]
     run --separate-stderr fake_sweep some.db --require nvml
     [ "$status" -eq 0 ]
-    run --separate-stderr fake_sweep some.db --require cupid
+    run --separate-stderr fake_sweep some.db --require nvml,cupid
     [ "$status" -eq 2 ]
-    [ "$stderr" = "sparge-bench: --require: 'cupid' is not nvml" ]
+    [ "$stderr" = "sparge-bench: --require: 'cupid' is none of nvml, cupti, counters" ]
+    run --separate-stderr fake_sweep some.db --require nvml,cupti
+    [ "$status" -eq 3 ]
+    [ "$stderr" = "sparge-bench: --require cupti: this version does not record it" ]
 }
 
 @test "a method that fails is recorded and the sweep goes on" {
