@@ -28,7 +28,7 @@ struct rs_store {
 #define RS_BUILD_COLUMNS "program_version, git_sha, git_dirty, build_type, compiler, compiler_flags, binary_sha256"
 #define RS_RUN_COLUMNS                                                                                                 \
     "started_utc, ended_utc, status, command, host, os, cpu_model, cpu_threads, driver, cuda_runtime, "                \
-    "power_limit_mw, max_sm_clock_mhz, ecc, persistence, mig, vbios, pci, processes, seed, note"
+    "device_code_sha256, power_limit_mw, max_sm_clock_mhz, ecc, persistence, mig, vbios, pci, processes, seed, note"
 #define RS_VISIT_COLUMNS                                                                                               \
     "position, kind, timer, started_ns, launches, clock_mhz, memory_clock_mhz, power_mw, temperature_c, energy_mj, "   \
     "power_capped_ns, software_thermal_ns, hardware_thermal_ns, power_braked_ns, flags"

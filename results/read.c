@@ -48,6 +48,7 @@ static void read_run(rs_query *query, rs_run *run)
     run->cpu_threads = (int)rs_column_count(query);
     run->driver = rs_column_text(query);
     run->cuda_runtime = rs_column_text(query);
+    run->device_code_sha256 = rs_column_text(query);
     run->power_limit_mw = rs_column_count(query);
     run->max_sm_clock_mhz = (int)rs_column_count(query);
     run->ecc = (int)rs_column_count(query);

@@ -52,6 +52,8 @@ typedef struct rs_run {
     const char *host, *os, *cpu_model;
     int cpu_threads;
     const char *driver, *cuda_runtime; /* NULL on the CPU */
+    const char
+        *device_code_sha256; /* of the machine code in the program for the device's architecture; NULL on the CPU */
     /* The device when the run began; -1 and NULL unknown. */
     int64_t power_limit_mw;
     int max_sm_clock_mhz, ecc, persistence, mig, processes;

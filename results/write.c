@@ -119,7 +119,7 @@ static rs_status insert_run(const rs_store *store, const rs_run *run, int64_t bu
     rs_query query;
     rs_query_begin(&query, store, "beginning a run",
                    "INSERT INTO run (uuid, build_id, device_id, " RS_RUN_COLUMNS ")"
-                   " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id");
+                   " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id");
     rs_bind_text(&query, uuid);
     rs_bind_integer(&query, build_id);
     rs_bind_integer(&query, device_id);
@@ -133,6 +133,7 @@ static rs_status insert_run(const rs_store *store, const rs_run *run, int64_t bu
     rs_bind_count(&query, run->cpu_threads);
     rs_bind_text(&query, run->driver);
     rs_bind_text(&query, run->cuda_runtime);
+    rs_bind_text(&query, run->device_code_sha256);
     rs_bind_count(&query, run->power_limit_mw);
     rs_bind_count(&query, run->max_sm_clock_mhz);
     rs_bind_count(&query, run->ecc);

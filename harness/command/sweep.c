@@ -168,7 +168,7 @@ static int begin_run(sweep *s)
     const char *policy = getenv("OMP_WAIT_POLICY");
     sparge_device_state state;
     (void)sparge_device_get_state(s->session.context, &state); /* all unknown where it fails, as telemetry then does */
-    sb_provenance_add_device(s->session.context, &state, &run);
+    sb_provenance_add_device(&s->provenance, s->session.context, &s->session.device, &state, &run);
     tell_of_telemetry(s, lacking, sizeof lacking);
     if (state.processes > 1) {
         sb_progress_clear(&s->progress);

@@ -7,6 +7,7 @@
 #include <sys/utsname.h>
 #include <time.h>
 
+#include "device_code.h"
 #include "sb_build_info.h"
 #include "sha256.h"
 
@@ -46,6 +47,17 @@ static void hash_program(char hex[SB_SHA256_HEX_SIZE])
     if (!ferror(file))
         sb_sha256_end(&hash, hex);
     fclose(file);
+}
+
+/* Empty where there is no such code. */
+static void hash_device_code(const char *arch, char hex[SB_SHA256_HEX_SIZE])
+{
+    device_code code;
+    hex[0] = '\0';
+    const char *of_device = device_code_read(&code, "/proc/self/exe") == 0 ? device_code_arch(&code, arch) : NULL;
+    if (of_device && device_code_hash(&code, of_device, hex) != 0)
+        hex[0] = '\0';
+    device_code_release(&code);
 }
 
 static void describe_system(sb_provenance *provenance)
@@ -127,10 +139,14 @@ rs_run sb_provenance_run(const sb_provenance *provenance, const sparge_device_in
     };
 }
 
-void sb_provenance_add_device(sparge_context *context, const sparge_device_state *state, rs_run *run)
+void sb_provenance_add_device(sb_provenance *provenance, sparge_context *context, const sparge_device_info *device,
+                              const sparge_device_state *state, rs_run *run)
 {
     sparge_telemetry now;
     (void)sparge_device_get_telemetry(context, &now); /* all unknown where it fails */
+    if (strcmp(device->backend, "cuda") == 0)
+        hash_device_code(device->arch, provenance->device_code_sha256);
+    run->device_code_sha256 = known(provenance->device_code_sha256);
     run->power_limit_mw = now.power_limit_mw;
     run->max_sm_clock_mhz = state->max_sm_clock_mhz;
     run->ecc = state->ecc;

@@ -7,9 +7,10 @@
 
 typedef struct sb_provenance {
     const char *version, *git_sha, *build_type, *compiler, *compiler_flags; /* static */
-    int git_dirty;           /* tracked files differed from the commit when this was built; -1 unknown */
-    char binary_sha256[65];  /* of the running program's file */
-    char host[256], os[320]; /* "Debian GNU/Linux 12 (bookworm), Linux 6.1.0 x86_64" */
+    int git_dirty;               /* tracked files differed from the commit when this was built; -1 unknown */
+    char binary_sha256[65];      /* of the running program's file */
+    char device_code_sha256[65]; /* of the device last added */
+    char host[256], os[320];     /* "Debian GNU/Linux 12 (bookworm), Linux 6.1.0 x86_64" */
     char cpu_model[128];
     char started_utc[48]; /* now: "2026-08-11T12:00:00.123Z" */
 } sb_provenance;
@@ -23,7 +24,9 @@ void sb_provenance_stamp(sb_provenance *provenance);
  * known. Points into both. */
 rs_run sb_provenance_run(const sb_provenance *provenance, const sparge_device_info *device);
 
-/* What a context tells of its device now. Points into *state. */
-void sb_provenance_add_device(sparge_context *context, const sparge_device_state *state, rs_run *run);
+/* What a context tells of its device now, and which machine code of this program the device runs. Points into *provenance and
+ * *state. */
+void sb_provenance_add_device(sb_provenance *provenance, sparge_context *context, const sparge_device_info *device,
+                              const sparge_device_state *state, rs_run *run);
 
 #endif

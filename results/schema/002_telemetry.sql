@@ -1,4 +1,5 @@
--- What a device told of a visit beside its clock, power and temperature, and of itself when a run began.
+-- What a device told of a visit beside its clock, power and temperature, and of itself when a run began; and the machine code that
+-- it ran.
 
 ALTER TABLE visit ADD COLUMN memory_clock_mhz REAL
     CONSTRAINT "memory_clock_mhz must not be negative" CHECK (memory_clock_mhz >= 0);
@@ -11,6 +12,7 @@ ALTER TABLE visit ADD COLUMN hardware_thermal_ns INTEGER
     CONSTRAINT "hardware_thermal_ns must not be negative" CHECK (hardware_thermal_ns >= 0);
 ALTER TABLE visit ADD COLUMN power_braked_ns INTEGER
     CONSTRAINT "power_braked_ns must not be negative" CHECK (power_braked_ns >= 0);
+ALTER TABLE run ADD COLUMN device_code_sha256 TEXT;
 ALTER TABLE run ADD COLUMN power_limit_mw INTEGER
     CONSTRAINT "power_limit_mw must not be negative" CHECK (power_limit_mw >= 0);
 ALTER TABLE run ADD COLUMN max_sm_clock_mhz INTEGER

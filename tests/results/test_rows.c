@@ -113,6 +113,7 @@ static void fill_run(expected_row *e, uint64_t *random)
                                   &run->cpu_model,
                                   &run->driver,
                                   &run->cuda_runtime,
+                                  &run->device_code_sha256,
                                   &run->vbios,
                                   &run->pci,
                                   &run->note};
@@ -256,6 +257,7 @@ static void assert_same_run(const rs_run *a, const rs_run *b)
         {a->cpu_model, b->cpu_model},
         {a->driver, b->driver},
         {a->cuda_runtime, b->cuda_runtime},
+        {a->device_code_sha256, b->device_code_sha256},
         {a->vbios, b->vbios},
         {a->pci, b->pci},
         {a->note, b->note},

@@ -422,24 +422,6 @@ static void run_narrow(sparge_context *context)
 
 /* ---- Was everything launched? ---- */
 
-/* Of the code in this program, that which the device runs: its own, or the newest before it of its generation. */
-static const char *arch_of(const device_code *code, const sparge_device_info *info)
-{
-    const long device = strtol(info->arch + strlen("sm_"), NULL, 10);
-    const char *best = NULL;
-    long of_best = 0;
-    for (size_t i = 0; i < code->kernel_count; i++) {
-        const long arch = strtol(code->kernels[i].arch + strlen("sm_"), NULL, 10);
-        if (arch / 10 == device / 10 && arch <= device && arch > of_best) {
-            best = code->kernels[i].arch;
-            of_best = arch;
-        }
-    }
-    if (!best)
-        give_up("this program has no code for %s", info->arch);
-    return best;
-}
-
 static int report(const sparge_device_info *info)
 {
     static const char program[] = "/proc/self/exe";
@@ -447,7 +429,9 @@ static int report(const sparge_device_info *info)
     size_t launched = 0, expected = 0;
     if (device_code_read(&code, program) != 0)
         give_up("%s: %s", program, code.error);
-    const char *arch = arch_of(&code, info);
+    const char *arch = device_code_arch(&code, info->arch);
+    if (!arch)
+        give_up("this program has no code for %s", info->arch);
     for (size_t i = 0; i < code.kernel_count; i++) {
         const char *name = code.kernels[i].name;
         if (strcmp(code.kernels[i].arch, arch) != 0)

@@ -303,6 +303,25 @@ void device_code_release(device_code *code)
     free(code->sections);
 }
 
+const char *device_code_arch(const device_code *code, const char *arch)
+{
+    static const char prefix[] = "sm_";
+    const size_t skipped = strlen(prefix);
+    if (strncmp(arch, prefix, skipped) != 0)
+        return NULL;
+    const long device = strtol(arch + skipped, NULL, 10);
+    const char *best = NULL;
+    long of_best = 0;
+    for (size_t i = 0; i < code->kernel_count; i++) {
+        const long candidate = strtol(code->kernels[i].arch + skipped, NULL, 10);
+        if (candidate / 10 == device / 10 && candidate <= device && candidate > of_best) {
+            best = code->kernels[i].arch;
+            of_best = candidate;
+        }
+    }
+    return best;
+}
+
 static int compare_text(const void *a, const void *b)
 {
     return strcmp(a, b);

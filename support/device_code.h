@@ -2,8 +2,8 @@
  *
  * nvcc puts the code into the section .nv_fatbin of the program: a run of containers, each with one ELF file (a cubin) for
  * each architecture. cuobjdump shows the same, but is not in every toolkit. */
-#ifndef TESTS_DEVICE_CODE_H
-#define TESTS_DEVICE_CODE_H
+#ifndef SPARGE_DEVICE_CODE_H
+#define SPARGE_DEVICE_CODE_H
 
 #include <stddef.h>
 
@@ -37,6 +37,10 @@ typedef struct device_code {
 /* Reads a program. 0, or -1 with `error` set; to be released either way. */
 int device_code_read(device_code *code, const char *path);
 void device_code_release(device_code *code);
+
+/* Of the architectures there is code for, that whose code a device of `arch` ("sm_86") runs: its own, or the newest before it of its
+ * generation. NULL: none. */
+const char *device_code_arch(const device_code *code, const char *arch);
 
 /* The hash of the sections of one architecture, whatever their order and their names: the same sources give the same hash
  * in every folder, although the folder's name is part of the names of some kernels. 0, or -1 if there is no such code. */
