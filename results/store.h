@@ -32,8 +32,8 @@ typedef struct rs_store rs_store;
 
 typedef enum rs_mode { RS_READ = 0, RS_WRITE /* creates the file if it is missing */ } rs_mode;
 
-/* A file of an older version is brought up to date when it is opened for writing; opened for reading, it stays as it is, and what
- * it lacks is not known. */
+/* A file of an older version is brought up to date when it is opened for writing; opened for reading, it stays as it is, and
+ * what it lacks is not known. */
 rs_status rs_open(const char *path, rs_mode mode, rs_store **store, rs_error *error);
 rs_status rs_close(rs_store *store, rs_error *error); /* frees the store in any case */
 
@@ -52,8 +52,7 @@ typedef struct rs_run {
     const char *host, *os, *cpu_model;
     int cpu_threads;
     const char *driver, *cuda_runtime; /* NULL on the CPU */
-    const char
-        *device_code_sha256; /* of the machine code in the program for the device's architecture; NULL on the CPU */
+    const char *device_code_sha256;    /* of the machine code that the device runs; NULL on the CPU */
     /* The device when the run began; -1 and NULL unknown. */
     int64_t power_limit_mw;
     int max_sm_clock_mhz, ecc, persistence, mig, processes;
@@ -62,6 +61,8 @@ typedef struct rs_run {
     const char *note; /* capabilities missing in this run, with reasons */
 } rs_run;
 
+/* A run of which nothing is known but that it is running. */
+rs_run rs_run_unknown(void);
 rs_status rs_run_begin(rs_store *store, const rs_run *run, int64_t *run_id, rs_error *error);
 rs_status rs_run_end(rs_store *store, int64_t run_id, const char *status, const char *note, rs_error *error);
 /* Ends a run whose process is gone: partial, and when it ended stays unknown. Nothing happens to a run that has ended. */

@@ -109,6 +109,21 @@ static rs_status make_uuid(const rs_store *store, char uuid[33], rs_error *error
     return RS_OK;
 }
 
+rs_run rs_run_unknown(void)
+{
+    return (rs_run){.status = "running",
+                    .git_dirty = -1,
+                    .device_units = -1,
+                    .device_memory_bytes = -1,
+                    .cpu_threads = -1,
+                    .power_limit_mw = -1,
+                    .max_sm_clock_mhz = -1,
+                    .ecc = -1,
+                    .persistence = -1,
+                    .mig = -1,
+                    .processes = -1};
+}
+
 static rs_status insert_run(const rs_store *store, const rs_run *run, int64_t build_id, int64_t device_id,
                             int64_t *run_id, rs_error *error)
 {

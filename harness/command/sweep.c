@@ -137,11 +137,10 @@ static int find_entry(sweep *s, const char *key, const sb_ledger_entry **entry)
     return SB_EXIT_OK;
 }
 
-/* What visits lack, and why; said on the terminal where it could be had. */
-static void tell_of_telemetry(sweep *s, char *text, size_t size)
+/* What visits lack, and why; said on the terminal where it could be had. status: of asking the device for it. */
+static void tell_of_telemetry(sweep *s, sparge_status status, char *text, size_t size)
 {
-    sparge_telemetry now;
-    if (sparge_device_get_telemetry(s->session.context, &now) == SPARGE_OK) {
+    if (status == SPARGE_OK) {
         snprintf(text, size, "kernel records, counters");
         return;
     }
@@ -166,14 +165,12 @@ static int begin_run(sweep *s)
     double load[1] = {0};
     getloadavg(load, 1);
     const char *policy = getenv("OMP_WAIT_POLICY");
-    sparge_device_state state;
-    (void)sparge_device_get_state(s->session.context, &state); /* all unknown where it fails, as telemetry then does */
-    sb_provenance_add_device(&s->provenance, s->session.context, &s->session.device, &state, &run);
-    tell_of_telemetry(s, lacking, sizeof lacking);
-    if (state.processes > 1) {
+    tell_of_telemetry(s, sb_provenance_add_device(&s->provenance, s->session.context, &s->session.device, &run),
+                      lacking, sizeof lacking);
+    if (run.processes > 1) {
         sb_progress_clear(&s->progress);
         fprintf(stderr, "sparge-bench: sweep: %d processes compute on the device: times are of a shared one\n",
-                (int)state.processes);
+                run.processes);
     }
     snprintf(note, sizeof note,
              "not measured on this backend: %s; load average at the start: %.2f; OMP_WAIT_POLICY=%.100s", lacking,

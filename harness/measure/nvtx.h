@@ -1,6 +1,6 @@
-/* NVTX ranges of the domain "sparge-bench", nested as run, point, visit, stage, so that nsys and ncu show the words of the results.
- * Nothing happens where no tool listens (NVTX_INJECTION64_PATH, or a process that nsys or ncu started), and in builds without
- * the CUDA toolkit, whose header this is. */
+/* NVTX ranges of the domain "sparge-bench", nested as run, point, visit, stage, so that nsys and ncu show the words of the
+ * results. Nothing happens where no tool listens (NVTX_INJECTION64_PATH, or a process that nsys or ncu started), and in builds
+ * without the CUDA toolkit, which has NVTX's header. */
 #ifndef HARNESS_NVTX_H
 #define HARNESS_NVTX_H
 

@@ -107,46 +107,41 @@ static const char *known(const char *text)
 
 rs_run sb_provenance_run(const sb_provenance *provenance, const sparge_device_info *device)
 {
-    int on_host = strcmp(device->backend, "cuda") != 0;
-    return (rs_run){
-        .started_utc = known(provenance->started_utc),
-        .status = "running",
-        .program_version = provenance->version,
-        .git_sha = known(provenance->git_sha),
-        .git_dirty = provenance->git_dirty,
-        .build_type = known(provenance->build_type),
-        .compiler = known(provenance->compiler),
-        .compiler_flags = known(provenance->compiler_flags),
-        .binary_sha256 = known(provenance->binary_sha256),
-        .backend = device->backend,
-        .device_name = device->name,
-        .device_uuid = known(device->uuid),
-        .device_arch = known(device->arch),
-        .device_units = device->units,
-        .device_memory_bytes = device->memory_bytes > INT64_MAX ? -1 : (int64_t)device->memory_bytes,
-        .host = known(provenance->host),
-        .os = known(provenance->os),
-        .cpu_model = known(provenance->cpu_model),
-        .driver = known(device->driver),
-        .cuda_runtime = known(device->runtime),
-        .power_limit_mw = -1,
-        .max_sm_clock_mhz = -1,
-        .ecc = -1,
-        .persistence = -1,
-        .mig = -1,
-        .processes = -1,
-        .cpu_threads = on_host ? device->units : -1,
-    };
+    rs_run run = rs_run_unknown();
+    run.started_utc = known(provenance->started_utc);
+    run.program_version = provenance->version;
+    run.git_sha = known(provenance->git_sha);
+    run.git_dirty = provenance->git_dirty;
+    run.build_type = known(provenance->build_type);
+    run.compiler = known(provenance->compiler);
+    run.compiler_flags = known(provenance->compiler_flags);
+    run.binary_sha256 = known(provenance->binary_sha256);
+    run.backend = device->backend;
+    run.device_name = device->name;
+    run.device_uuid = known(device->uuid);
+    run.device_arch = known(device->arch);
+    run.device_units = device->units;
+    run.device_memory_bytes = device->memory_bytes > INT64_MAX ? -1 : (int64_t)device->memory_bytes;
+    run.host = known(provenance->host);
+    run.os = known(provenance->os);
+    run.cpu_model = known(provenance->cpu_model);
+    run.driver = known(device->driver);
+    run.cuda_runtime = known(device->runtime);
+    if (strcmp(device->backend, "cuda") != 0) /* on the host */
+        run.cpu_threads = device->units;
+    return run;
 }
 
-void sb_provenance_add_device(sb_provenance *provenance, sparge_context *context, const sparge_device_info *device,
-                              const sparge_device_state *state, rs_run *run)
+sparge_status sb_provenance_add_device(sb_provenance *provenance, sparge_context *context,
+                                       const sparge_device_info *device, rs_run *run)
 {
     sparge_telemetry now;
-    (void)sparge_device_get_telemetry(context, &now); /* all unknown where it fails */
+    sparge_device_state *state = &provenance->device_state;
     if (strcmp(device->backend, "cuda") == 0)
         hash_device_code(device->arch, provenance->device_code_sha256);
     run->device_code_sha256 = known(provenance->device_code_sha256);
+    sparge_status status = sparge_device_get_state(context, state);
+    const sparge_status telemetry = sparge_device_get_telemetry(context, &now);
     run->power_limit_mw = now.power_limit_mw;
     run->max_sm_clock_mhz = state->max_sm_clock_mhz;
     run->ecc = state->ecc;
@@ -155,4 +150,5 @@ void sb_provenance_add_device(sb_provenance *provenance, sparge_context *context
     run->vbios = known(state->vbios);
     run->pci = known(state->pci);
     run->processes = state->processes;
+    return status == SPARGE_OK ? telemetry : status;
 }

@@ -114,12 +114,20 @@ static sparge_status fake_memory(sparge_context *context, uint64_t *free_bytes, 
     return SPARGE_OK;
 }
 
+/* Does the device tell anything? */
+static sparge_status tells(sparge_context *context)
+{
+    return state_of(context)->scenario.telemetry
+               ? SPARGE_OK
+               : sparge_context_fail(context, SPARGE_ERROR_UNSUPPORTED, "device %d: SPARGE_FAKE says telemetry=0",
+                                     context->device);
+}
+
 static sparge_status fake_telemetry(sparge_context *context, sparge_telemetry *telemetry)
 {
     const fake_state *state = state_of(context);
-    if (!state->scenario.telemetry)
-        return sparge_context_fail(context, SPARGE_ERROR_UNSUPPORTED, "device %d: SPARGE_FAKE says telemetry=0",
-                                   context->device);
+    if (tells(context) != SPARGE_OK)
+        return SPARGE_ERROR_UNSUPPORTED;
     *telemetry = (sparge_telemetry){.sm_clock_mhz = 1000,
                                     .memory_clock_mhz = 2000,
                                     .temperature_c = 50,
@@ -133,15 +141,13 @@ static sparge_status fake_telemetry(sparge_context *context, sparge_telemetry *t
 
 static sparge_status fake_device_state(sparge_context *context, sparge_device_state *device)
 {
-    const fake_scenario *scenario = &state_of(context)->scenario;
-    if (!scenario->telemetry)
-        return sparge_context_fail(context, SPARGE_ERROR_UNSUPPORTED, "device %d: SPARGE_FAKE says telemetry=0",
-                                   context->device);
+    if (tells(context) != SPARGE_OK)
+        return SPARGE_ERROR_UNSUPPORTED;
     *device = (sparge_device_state){.ecc = 1,
                                     .persistence = 0,
                                     .mig = 0,
                                     .max_sm_clock_mhz = 1500,
-                                    .processes = scenario->shared ? 2 : 1,
+                                    .processes = state_of(context)->scenario.shared ? 2 : 1,
                                     .vbios = "fake",
                                     .pci = "00000000:01:00.0"};
     return SPARGE_OK;

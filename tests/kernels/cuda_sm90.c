@@ -203,10 +203,10 @@ static const struct {
     {"sparge-int8-f16", "topk=0.4"},
     {"sparge-int8-f16", "topk=0.4 block_q=64"},
     {"dense-int8-f16", "scales=warp"},
-    {"dense-int8-f16", "scales=thread"},
+    {"dense-int8-f16", "scales=block"},
     {"dense-int8-fp8", ""},
     {"dense-int8-fp8", "scales=warp"},
-    {"dense-int8-fp8", "scales=thread"},
+    {"dense-int8-fp8", "scales=block"},
     {"sparge-int8-fp8", "topk=0.4"},
     {"sparge-int8-fp8", "topk=0.4 block_q=64"},
     {"sparge-int8-fp8", "topk=0.4 block_q=64 block_k=128"},
@@ -309,7 +309,7 @@ static void forms_of_the_exponential_are_near_the_exact_one(void **state)
         const char *method, *settings;
     } fp8[] = {
         {"dense-int8-fp8", ""},
-        {"dense-int8-fp8", "scales=thread"},
+        {"dense-int8-fp8", "scales=block"},
         {"sparge-int8-fp8", "topk=0.4"},
         {"sparge-int8-fp8", "topk=0.4 block_q=64"},
         {"sparge-int8-fp8", "topk=0.4 block_q=64 block_k=128"},

@@ -75,22 +75,15 @@ void close_store(rs_store *store)
 
 rs_run plain_run(void)
 {
-    return (rs_run){.started_utc = "2026-08-24T12:00:00Z",
-                    .status = "running",
-                    .command = "sparge-bench sweep",
-                    .git_dirty = -1,
-                    .backend = "fake",
-                    .device_name = "fake",
-                    .device_units = 1,
-                    .device_memory_bytes = -1,
-                    .cpu_threads = 2,
-                    .power_limit_mw = -1,
-                    .max_sm_clock_mhz = -1,
-                    .ecc = -1,
-                    .persistence = -1,
-                    .mig = -1,
-                    .processes = -1,
-                    .seed = 1};
+    rs_run run = rs_run_unknown();
+    run.started_utc = "2026-08-24T12:00:00Z";
+    run.command = "sparge-bench sweep";
+    run.backend = "fake";
+    run.device_name = "fake";
+    run.device_units = 1;
+    run.cpu_threads = 2;
+    run.seed = 1;
+    return run;
 }
 
 rs_point plain_point(int64_t seqlen)
