@@ -1,5 +1,5 @@
-/* Schema migrations: each brings the file from one user_version to the next and ends with a check of all foreign keys. All that a
- * file lacks are one transaction, so that it is as some version of the program left it, and a new one empty or whole. */
+/* Schema migrations: each brings the file from one user_version to the next and ends with a check of all foreign keys. All
+ * that a file lacks are one transaction, so that it is as some version of the program left it, and a new one empty or whole. */
 #include "internal.h"
 
 #include <inttypes.h>

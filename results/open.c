@@ -276,8 +276,8 @@ static rs_status prepare_for_writing(const rs_store *store, int fresh, rs_error 
     return status;
 }
 
-/* A file of an earlier version, opened for reading, is read from a copy in memory that is brought up to date; the file stays as it
- * is. Connections of this process can attach the copy by its name. */
+/* A file of an earlier version, opened for reading, is read from a copy in memory that is brought up to date; the file stays
+ * as it is. Connections of this process can attach the copy by its name. */
 static rs_status read_from_a_copy(rs_store *store, rs_error *error)
 {
     char uri[64];

@@ -38,8 +38,8 @@ typedef struct device_code {
 int device_code_read(device_code *code, const char *path);
 void device_code_release(device_code *code);
 
-/* Of the architectures there is code for, that whose code a device of `arch` ("sm_86") runs: its own, or the newest before it of its
- * generation. NULL: none. */
+/* Of the architectures there is code for, that whose code a device of `arch` ("sm_86") runs: its own, or the newest before it
+ * of its generation. NULL: none. */
 const char *device_code_arch(const device_code *code, const char *arch);
 
 /* The hash of the sections of one architecture, whatever their order and their names: the same sources give the same hash

@@ -85,8 +85,8 @@ int32_t guarded(const sparge_recipe &recipe, int32_t heads_q)
     return recipe.block_q > recipe.block_k ? recipe.block_q / recipe.block_k : 1;
 }
 
-/* One head after the other where row blocks are equally long. Where they are not, those of a head alone would leave SMs without
- * work at the end, unless they are many more than SMs; more heads than that take each other's place in L2. */
+/* One head after the other where row blocks are equally long. Where they are not, those of a head alone would leave SMs
+ * without work at the end, unless they are many more than SMs; more heads than that take each other's place in L2. */
 int32_t heads_together(const sparge_plan *plan, int32_t row_blocks)
 {
     if (plan->problem.causal == SPARGE_CAUSAL_NONE)

@@ -1,5 +1,5 @@
--- What a device told of a visit beside its clock, power and temperature, and of itself when a run began; and the machine code that
--- it ran.
+-- What a device told of a visit beside its clock, power and temperature, and of itself when a run began; and the machine
+-- code that it ran.
 
 ALTER TABLE visit ADD COLUMN memory_clock_mhz REAL
     CONSTRAINT "memory_clock_mhz must not be negative" CHECK (memory_clock_mhz >= 0);
@@ -25,8 +25,8 @@ ALTER TABLE run ADD COLUMN pci TEXT;
 ALTER TABLE run ADD COLUMN processes INTEGER
     CONSTRAINT "processes must not be negative" CHECK (processes >= 0);
 
--- Energy of a launch: of visits to the whole method that took a second or more each. Shorter ones are too near to the steps of
--- the counter, and the errors of many do not cancel.
+-- Energy of a launch: of visits to the whole method that took a second or more each. Shorter ones are too near to the steps
+-- of the counter, and the errors of many do not cancel.
 CREATE VIEW launch_energy AS
 WITH long_visit AS (
     SELECT visit.id, visit.measurement_id, visit.launches, visit.energy_mj

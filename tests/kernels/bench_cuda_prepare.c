@@ -4,7 +4,9 @@
  *   bench_cuda_prepare times    times only
  *
  * Each stage is captured into a graph: that it can be is part of the check. Its kernels are then also launched one by one.
- * Median of 20, CUDA events; bytes are those that must move (each input read once, each output written once). */
+ * Median of 20, CUDA events; bytes are those that must move (each input read once, each output written once).
+ * A kernel launched alone finds what the whole stage left behind: the line of select_rows says nothing, since it then reads
+ * lists where its scores were. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

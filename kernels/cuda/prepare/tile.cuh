@@ -261,8 +261,8 @@ __device__ __forceinline__ unsigned larger_of(float a, float b)
     return max(__float_as_uint(a), __float_as_uint(b));
 }
 
-/* Four pairs of a thread's classes share a scale at every granularity: 2 h + b, where h = a / 8, and b is a / 4 mod 2 of blocks
- * of 128 rows (parts = 8), a mod 2 of blocks of 64. Or there is one scale. */
+/* Four pairs of a thread's classes share a scale at every granularity: 2 h + b, where h = a / 8, and b is a / 4 mod 2 of
+ * blocks of 128 rows (parts = 8), a mod 2 of blocks of 64. Or there is one scale. */
 template <int Scales> __device__ __forceinline__ float inverse_of_row(const float (&inverse)[Scales], int a, int parts)
 {
     if constexpr (Scales == 1)
@@ -271,18 +271,17 @@ template <int Scales> __device__ __forceinline__ float inverse_of_row(const floa
         return parts == 8 ? inverse[a / 8 * 2 + a / 4 % 2] : inverse[a / 8 * 2 + a % 2];
 }
 
-/* Scales finer than a block, from the maxima of a thread's classes: first of the lanes of a slot, then of the groups, through
- * shared memory. inverse: 1 / scale of the thread's pairs of classes. group_max is zero, and known to be by all threads. */
+/* Scales finer than a block, from the maxima of a thread's classes: first of the lanes of a slot, then of the groups,
+ * through shared memory. inverse: 1 / scale of the thread's pairs of classes. group_max is zero, and known to be by all threads. */
 template <int D>
 __device__ __forceinline__ void fine_scales(const prepare_side &side, const tile_place<D> &at,
                                             const float (&most)[row_classes], int slab_index, tile_shared<D> &shared,
                                             float (&inverse)[4])
 {
     const int of_block = groups_of_block(side.groups, side.block), of_slab = slab_shape<D>::slots / at.parts * of_block;
-    const auto group_of_pair = [&](int i) { /* within the slab; by one of the pair's rows */
-                                            return at.sub * of_block +
-                                                   group_of_row(side.groups,
-                                                                at.row(i / 2 * 8 + i % 2 * (at.parts == 8 ? 4 : 1)));
+    /* Within the slab; by one of the pair's rows. */
+    const auto group_of_pair = [&](int i) {
+        return at.sub * of_block + group_of_row(side.groups, at.row(i / 2 * 8 + i % 2 * (at.parts == 8 ? 4 : 1)));
     };
     unsigned pair[4];
 #pragma unroll

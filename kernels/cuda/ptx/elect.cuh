@@ -7,8 +7,8 @@
 namespace sparge::ptx
 {
 
-/* True in one lane, which ptxas then knows to be alone: where it only sees a condition on the thread's number, it puts a loop
- * around every instruction that takes uniform registers, such as TMA's. All lanes of the warp must come. */
+/* True in one lane, which ptxas then knows to be alone: where it only sees a condition on the thread's number, it puts a
+ * loop around every instruction that takes uniform registers, such as TMA's. All lanes of the warp must come. */
 __device__ __forceinline__ bool elect_one()
 {
     uint32_t elected;

@@ -11,8 +11,8 @@
  * rows at row ^ 16, so that the 32 floats of a store meet 32 banks and four neighbouring rows stay together.
  *
  * Work: rows * cols * D fused multiply-adds: at 32 heads and 32k tokens (256 x 512 blocks) 0.54 G, at 8 heads and 128k
- * 2.1 G. A load of 16 bytes a thread takes shared memory 4 clk, 128 of a warp's FMAs the SM 32: with six loads for 128 FMAs (of 8 x 8
- * scores, four for 64) they do not wait for loads. Traffic: scores 4 bytes a block (17 and 67 MB), pools from L2.
+ * 2.1 G. A load of 16 bytes a thread takes shared memory 4 clk, 128 of a warp's FMAs the SM 32: with six loads for 128 FMAs
+ * (of 8 x 8 scores, four for 64) they do not wait for loads. Traffic: scores 4 bytes a block (17 and 67 MB), pools from L2.
  * Causal: tiles that no row sees are skipped. */
 #include "select.h"
 

@@ -8,8 +8,8 @@
  *   other                   | mask, max, exp2 of turn j   | P = S in 16 bits
  *   signals             K(j) empty               V(j-1) empty
  *
- * S is s32; its scale is that of the row block's Q times that of the tile's K, so a row's largest score is the larger of
- * two integer maxima, each times its scale. P is 2^(score - m), where m, the row's reference, is raised to the largest
+ * S is s32; its scale is the thread's of Q times the thread's of the tile's K (int8_scores.cuh), so the largest score of a thread
+ * in a row is the larger of two integer maxima, each times its scale. P is 2^(score - m), where m, the row's reference, is raised to the largest
  * score only when that is more than `headroom` above it: seldom, so that O is hardly ever rescaled, which then is
  * done after the product that runs. S's registers become words of P without leaving the thread.
  *

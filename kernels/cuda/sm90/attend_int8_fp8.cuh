@@ -12,7 +12,7 @@
  *              turn j       |
  *   signals                                                     stage empty
  *
- * S is s32; its scale is that of the row block's Q times that of the tile's K. Exponentials are of three forms (Form): exact
+ * S is s32; its scale is the thread's of Q times the thread's of the tile's K (int8_scores.cuh). Exponentials are of three forms (Form): exact
  * ones, by ex2 in f32; and in pairs of 16 bits, packed_exp.cuh, which are left to the exact form where they cannot be had, in
  * masked turns, and in the first one. Kernels that store the LSE have the exact form, and add up P before it is rounded.
  *
@@ -74,8 +74,8 @@ __device__ __forceinline__ void store_rows(const attend_args &args, const row_bl
     });
 }
 
-/* A consumer's part of the row block whose Q is there: `number`, with the parity of the next one's q_full in its highest bit, so
- * that both take one register; the row block's record is the other one. Returns that bit. */
+/* A consumer's part of the row block whose Q is there: `number`, with the parity of the next one's q_full in its highest bit,
+ * so that both take one register; the row block's record is the other one. Returns that bit. */
 template <typename S, bool Lists, exponential Form, bool Lse>
 __device__ __forceinline__ uint32_t attend_rows(const attend_args &args, uint32_t number, int consumer,
                                                 int8_fp8_memory<S> &memory)

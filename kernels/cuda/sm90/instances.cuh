@@ -1,6 +1,6 @@
 /* The kernels' entries: one .cu file for each arithmetic and head dim, so that they compile side by side. INT8
- * scores are for row blocks of 128 queries, and over lists also of 64, two CTAs on an SM, with FP8 V in a form of its own where
- * blocks are of 128 keys; 16 bits have
+ * scores are for row blocks of 128 queries, and over lists also of 64, two CTAs on an SM, with FP8 V in a form of its own
+ * where blocks are of 128 keys; 16 bits have
  *
  *   D = 128  dense         128 rows, turns of 192 keys
  *            128-row lists 128 rows, turns of 128 keys: a list's last turn lacks less

@@ -7,8 +7,8 @@
 namespace sparge::sm90
 {
 
-/* Consumers: of 64 rows each. Ctas: that share an SM. Scale_keys: that have one scale of K, 64 or 128. Of 128 keys a turn's
- * tiles are those of a block: lists are made of whole ones. */
+/* Consumers: of 64 rows each. Ctas: that share an SM. Scale_keys: in which a thread has one scale of K, 64 or 128. Of
+ * 128 keys a turn's tiles are those of a block: lists are made of whole ones. */
 template <int D_, int Consumers_, int Ctas_, int Stages_, int Scale_keys>
 struct int8_fp8_shape : cta_shape<Consumers_, Ctas_> {
     static constexpr int D = D_, stages = Stages_;
@@ -55,8 +55,8 @@ template <typename S> __device__ __forceinline__ void write_quarters(char *stage
     ptx::fence_proxy_async();
 }
 
-/* The tiles of a turn of a row block; -1 past the last. Lists of blocks of 128 keys are read once a turn: the block's second tile,
- * which the list lacks where no key of it is seen, is then not -1; its keys are masked all the same. */
+/* The tiles of a turn of a row block; -1 past the last. Lists of blocks of 128 keys are read once a turn: the block's second
+ * tile, which the list lacks where no key of it is seen, is then not -1; its keys are masked all the same. */
 template <typename S, bool Lists>
 __device__ __forceinline__ void tiles_of_turn(const row_block_place &p, int turn, int (&tile)[S::tiles])
 {
@@ -69,13 +69,13 @@ __device__ __forceinline__ void tiles_of_turn(const row_block_place &p, int turn
 template <typename S> struct row_block_record {
     int number; /* or -1 after the last */
     int tiles, batch, head, kv_head, first_row;
-    int tile[2 * S::tiles]; /* of turns 0 and 1, or -1 */
-    float q_scale[S::rows / 4],
-        k_scale[S::scales][4]; /* of the threads that q_scale_index says, to log2 units; of turn 0 */
+    int tile[2 * S::tiles];      /* of turns 0 and 1, or -1 */
+    float q_scale[S::rows / 4];  /* to log2 units; q_scale_of_thread says which is a thread's */
+    float k_scale[S::scales][4]; /* of turn 0, by lane mod 4 */
 };
 
-/* Addresses in shared memory, what is there, and where in the ring a thread is. Two records are used in turn: one is full when it
- * has been written, Q when that of the same row block is there; a record has been read when Q is empty. */
+/* Addresses in shared memory, what is there, and where in the ring a thread is. Two records are used in turn: one is full when
+ * it has been written, Q when that of the same row block is there; a record has been read when Q is empty. */
 template <typename S> struct int8_fp8_memory {
     uint32_t q, q_full, q_empty;
     uint32_t record_full;   /* of two records, 8 bytes each */
@@ -90,8 +90,8 @@ template <typename S> __device__ __forceinline__ int turns_of(int tiles)
     return (tiles + S::tiles - 1) / S::tiles;
 }
 
-/* One warp: takes row blocks from the queue and writes their records, each when the producer is near the end of the one before:
- * what is taken earlier than it is needed, another CTA may be free for by then. */
+/* One warp: takes row blocks from the queue and writes their records, each when the producer is near the end of the one
+ * before: what is taken earlier than it is needed, another CTA may be free for by then. */
 template <typename S, bool Lists>
 __device__ __forceinline__ void look_for_work(const attend_args &args, const int8_fp8_memory<S> &memory)
 {

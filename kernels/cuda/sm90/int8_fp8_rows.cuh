@@ -41,7 +41,8 @@ template <typename S, exponential Form, bool Lse> struct consumer_state {
     uint32_t moved;    /* references of the warp, so that O and T are still to be multiplied by alpha */
     uint32_t in_pairs; /* exponentials may be, at the warp's references */
     float alpha[2];    /* of its rows, if so */
-    /* The thread's largest P since m was set: as word() has it, of packed turns alone; of the exact form the exponent's bits. */
+    /* The thread's largest P since m was set: as word() has it, of packed turns alone; of the exact form the exponent's
+     * bits. */
     uint32_t largest[2];
 
     __device__ __forceinline__ void clear()

@@ -9,8 +9,8 @@
 namespace sparge::sm90
 {
 
-/* INT8 scales, at every granularity (quantise.h of the CPU): a thread's two rows share one of Q, and its keys of a tile one of K.
- * Of four rows of 32 is the i-th: rows with equal row mod 8. first_row: a multiple of 32. */
+/* INT8 scales, at every granularity (quantise.h of the CPU): a thread's two rows share one of Q, and its keys of a tile one of
+ * K. Here that of the i-th four rows from first_row on, a multiple of 32: of each 32, those with equal row mod 8. */
 __device__ __forceinline__ float q_scale_of(const attend_args &args, int batch_head, int first_row, int i)
 {
     int index = first_row / 4 + i;
@@ -42,8 +42,8 @@ __device__ __forceinline__ float k_scale_of(const attend_args &args, int first, 
 }
 
 /* The largest scores of the thread's own columns of its two rows, in log2 units, or -inf: of each tile the integer maximum
- * times its scale of the thread; of one scale, all have it. Masked: keys from seen[tile][row] on count as INT_MIN, and are set to it. lane_key:
- * the thread's first key of each eight. */
+ * times the thread's scale of it; of one scale, all have it. Masked: keys from seen[tile][row] on count as INT_MIN, and are set
+ * to it. lane_key: the thread's first key of each eight. */
 template <bool Masked, int Tiles, int Scales>
 __device__ __forceinline__ void largest_scores(int32_t (&s)[Tiles * 32], const float (&scale)[Scales],
                                                const int (&seen)[Tiles][2], int lane_key, float (&top)[2])

@@ -51,7 +51,8 @@ struct packed_row {
     uint32_t minus_low, base; /* pairs: -y_low; of `accurate`, base less what the bits of 1 give */
 };
 
-/* Of a turn whose tiles have Scales scales. Exponents are those of P, in log2 units; m is a row's reference, and `exponent` that of P there. */
+/* Of a turn whose tiles have Scales scales. Exponents are those of P, in log2 units; m is a row's reference, and `exponent`
+ * that of P there. */
 template <exponential Form, int Scales> struct packed_turn {
     using form = packed_form<Form>;
     packed_row row[Scales][2];
@@ -65,7 +66,7 @@ template <exponential Form, int Scales> struct packed_turn {
                                    fabsf(exponent - form::low - m[1]) < most_reach);
     }
 
-    /* scale: octaves a unit of S, the same in a warp. False: not possible. holds(m, exponent) must be true. */
+    /* scale: octaves a unit of S, the thread's. False: not possible, the same in a warp. holds(m, exponent) must be true. */
     __device__ __forceinline__ bool start(const float (&scale)[Scales], const float (&m)[2], float exponent)
     {
         constexpr float cut = 256, bits_per_cut = 1024 * cut;
